@@ -1,0 +1,1 @@
+"""hwmatrix (placeholder while rooms are built)."""

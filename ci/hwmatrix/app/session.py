@@ -1,0 +1,183 @@
+"""One session from request to verdict: plan, check the hardware, make, run, tell."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hwmatrix import backends, environments, planning, reporting, supervise
+from hwmatrix import matrix as matrix_stage
+from hwmatrix.app import screen, truth
+from hwmatrix.errors import RetiredVariantError, RunFolderError
+from hwmatrix.model import Isolation, RunSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hwmatrix.app.place import Place
+    from hwmatrix.app.request import SessionRequest
+    from hwmatrix.model import Environment, Matrix, Plan, RunnerConfig, SessionName, Slot
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Prepared:
+    """A session planned: nothing installed, nothing run."""
+
+    matrix: Matrix
+    session: SessionName
+    plan: Plan
+
+
+def prepare(request: SessionRequest, place: Place) -> Prepared:
+    """Return the plan of the session asked for; needs no device and no torch.
+
+    Raises:
+        HwMatrixError: any finding about table, registrations or plan.
+    """
+    facts = truth.read(place)
+    session = matrix_stage.find_session(facts.matrix, request.name)
+    if session.retired:
+        raise RetiredVariantError(
+            f"{session.name}: variant {session.variant} is retired: {session.retired} "
+            f"Current: {facts.matrix.backends[session.backend].default_variant}."
+        )
+    truth.check(facts, session, place)
+    plan = planning.make_plan(
+        facts.matrix,
+        session,
+        facts.assignment,
+        suites=request.suites,
+        shard=request.shard,
+        shards=request.shards,
+        paths=tuple(_from_root(path, place) for path in request.paths),
+        allow_empty=request.allow_empty,
+    )
+    return Prepared(matrix=facts.matrix, session=session, plan=plan)
+
+
+def _from_root(path: str, place: Place) -> str:
+    """Return `path` (from the root or from here, with or without `::test`) as from the root."""
+    name, mark, rest = path.partition("::")
+    base = place.root if (place.root / name).exists() else place.cwd
+    return Path(os.path.relpath(base / name, place.root)).as_posix() + mark + rest
+
+
+def run(request: SessionRequest, place: Place) -> int:
+    """Return the exit status: 0 for a green verdict, 1 for a red one.
+
+    Raises:
+        HwMatrixError: what stopped the session before anything ran; its class has the status.
+    """
+    prepared = prepare(request, place)
+    plan = prepared.plan
+    if request.plan_only:
+        screen.show_plan(plan, request, place)
+        return 0
+    if not plan.mine:
+        place.say(f"{plan.session}: nothing to do, as --allow-empty allows. Nothing was run.")
+        return 0
+    facts = backends.BACKENDS[plan.backend]
+    probe = facts.probe(place.env)
+    configs = _runner_configs(prepared)
+    backends.check(probe, configs, session=plan.session)
+    environment = _environment(request, prepared, place)
+    slots = backends.make_slots(
+        probe,
+        devices=max(unit.devices for unit in plan.mine),
+        count=request.slots,
+        planned=max(config.slots for config in configs),
+        env=place.env,
+        cores=_cores(),
+        units=len(plan.mine),
+    )
+    spec = _spec(request, prepared, environment, slots, place)
+    screen.show_start(spec, environment, probe, place)
+    return _execute(spec, request, place)
+
+
+def _runner_configs(prepared: Prepared) -> tuple[RunnerConfig, ...]:
+    """The machine shapes that the planned suites ask for, each once."""
+    planned = {unit.suite for unit in prepared.plan.mine}
+    names = dict.fromkeys(
+        suite.runner_config
+        for suite in prepared.matrix.suites
+        if suite.backend is prepared.plan.backend and suite.name in planned
+    )
+    return tuple(prepared.matrix.runner_configs[name] for name in names)
+
+
+def _environment(request: SessionRequest, prepared: Prepared, place: Place) -> Environment:
+    """Make the environment under test, or take the one that is there (`--no-venv`)."""
+    row = prepared.matrix.backends[prepared.plan.backend]
+    return environments.make(
+        row.variants[prepared.plan.variant],
+        root=place.root,
+        state=place.state,
+        env=place.env,
+        overlay=Path(request.overlay).resolve() if request.overlay else None,
+        no_venv=request.no_venv,
+        say=place.say,
+    )
+
+
+def _spec(
+    request: SessionRequest,
+    prepared: Prepared,
+    environment: Environment,
+    slots: Sequence[Slot],
+    place: Place,
+) -> RunSpec:
+    """Everything that the processes of the run need, in one value."""
+    plan = prepared.plan
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    run_id = f"{plan.session}-{stamp}-{os.getpid()}"
+    fail_fast = plan.fail_fast and not request.continue_on_error
+    return RunSpec(
+        run_id=run_id,
+        plan=plan,
+        root=str(place.root),
+        folder=str(place.state / "runs" / run_id),
+        python=environment.python,
+        slots=tuple(slots),
+        pytest_args=request.pytest_args,
+        selection=request.selects,
+        fail_fast=fail_fast,
+        max_failures=request.max_failures or (1 if fail_fast else 0),
+        deadline_s=planning.deadline_s(plan, prepared.matrix, slots=len(slots)),
+        isolation=Isolation.SPAWN,
+        preload=prepared.matrix.backends[plan.backend].preload,
+        env=environment.env,
+    )
+
+
+def _execute(spec: RunSpec, request: SessionRequest, place: Place) -> int:
+    """Run under supervision with the live view, then tell what the journal says."""
+    folder = Path(spec.folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=False)
+        _point_latest(folder)
+    except OSError as error:
+        raise RunFolderError(
+            f"{folder}: cannot be made ({error}). Free space or give permission, or set "
+            "HWMATRIX_STATE to another folder. Nothing was run."
+        ) from error
+    live = reporting.Live(folder, spec, stream=place.err, env=place.env)
+    supervise.run(spec, env=place.env, tick=live.tick)
+    live.finish()
+    return screen.show_report(folder, place, as_json=request.json)
+
+
+def _point_latest(folder: Path) -> None:
+    """Make `runs/latest` name this run; two sessions may do so at once."""
+    link = folder.parent / f".latest-{os.getpid()}"
+    link.unlink(missing_ok=True)
+    link.symlink_to(folder.name)
+    link.replace(folder.parent / "latest")
+
+
+def _cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

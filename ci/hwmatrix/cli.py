@@ -1,0 +1,102 @@
+"""The command line: `python -m hwmatrix COMMAND`. The only module that exits."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hwmatrix.errors import HwMatrixError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hwmatrix.app.place import Place
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the commands."""
+    made = argparse.ArgumentParser(
+        prog="hwmatrix", description="Test one code base on every accelerator it ships for."
+    )
+    commands = made.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    session = commands.add_parser("session", help="run one session", add_help=False)
+    session.add_argument("rest", nargs=argparse.REMAINDER)
+    for name, text in (
+        ("lint", "everything wrong with table and registrations"),
+        ("list", "sessions, suites, files, minutes, devices"),
+    ):
+        command = commands.add_parser(name, help=text)
+        command.add_argument("--json", action="store_true", help="JSON on standard output")
+    report = commands.add_parser("report", help="the verdict of a run, from its journal")
+    report.add_argument("run", nargs="?", default="latest", help="a run's folder or id")
+    report.add_argument("--json", action="store_true", help="JSON on standard output")
+    return made
+
+
+def dispatch(arguments: Sequence[str], place: Place) -> int:
+    """Return the exit status of one command.
+
+    Raises:
+        HwMatrixError: what stopped it.
+    """
+    if arguments and arguments[0] == "session":
+        return _session(arguments[1:], place)
+    options = parser().parse_args(arguments)
+    if options.command == "lint":
+        from hwmatrix.app import lint
+
+        return lint.run(place, as_json=options.json)
+    if options.command == "list":
+        from hwmatrix.app import listing
+
+        return listing.run(place, as_json=options.json)
+    from hwmatrix.app import screen
+
+    return screen.show_report(_run_folder(options.run, place), place, as_json=options.json)
+
+
+def _session(arguments: Sequence[str], place: Place) -> int:
+    from hwmatrix.app import request, session
+
+    asked = request.parse(
+        arguments, exists=lambda name: any((b / name).exists() for b in (place.root, place.cwd))
+    )
+    return session.run(asked, place)
+
+
+def _run_folder(name: str, place: Place) -> Path:
+    """The folder of a run given by path, by id, or `latest`."""
+    for folder in (Path(name), place.cwd / name, place.state / "runs" / name):
+        if (folder / "plan.json").is_file():
+            return folder.resolve()
+    raise UsageError(
+        f"no run at {name!r}: looked for plan.json there and under {place.state / 'runs'}. "
+        "Give the folder that the session printed, or `latest`."
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command of this process and return its exit status."""
+    from hwmatrix.app.place import find_place
+
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        if not words or words[0] in ("-h", "--help"):
+            parser().parse_args(words or ["--help"])
+        place = find_place(
+            cwd=Path.cwd(), env=dict(os.environ), out=sys.stdout, err=sys.stderr
+        )
+        return dispatch(words, place)
+    except HwMatrixError as error:
+        sys.stderr.write(f"hwmatrix: {error}\n")
+        return error.exit_code
+    except KeyboardInterrupt:
+        sys.stderr.write("hwmatrix: interrupted; nothing is left running.\n")
+        return 130
+    except BrokenPipeError:
+        # The reader (head, less) left: nothing more to tell it, and no traceback at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1

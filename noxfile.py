@@ -1,0 +1,45 @@
+"""The sessions of this repository: those of ci/matrix.toml, and the checks of hwmatrix itself."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import nox
+
+ROOT = Path(__file__).resolve().parent
+# The `nox` script does not put the noxfile's folder on sys.path.
+sys.path.insert(0, str(ROOT / "ci"))
+
+from hwmatrix import sessions  # noqa: E402 - needs the path above
+
+nox.needs_version = ">=2025.5"
+nox.options.default_venv_backend = "virtualenv"
+nox.options.reuse_existing_virtualenvs = True
+nox.options.sessions = ["lint", "tests"]
+
+PACKAGE_PATH = {"PYTHONPATH": str(ROOT / "ci")}
+
+
+@nox.session
+def tests(session: nox.Session) -> None:
+    """The tests of hwmatrix, with coverage of the package (add pytest's arguments after --)."""
+    session.install("-r", "requirements/tests.txt")
+    session.run("coverage", "erase")
+    session.run("coverage", "run", "-m", "pytest", *session.posargs, env=PACKAGE_PATH)
+    session.run("coverage", "combine", "--quiet")
+    floor = [] if session.posargs else ["--fail-under=95"]
+    session.run("coverage", "report", *floor)
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Ruff, mypy and import-linter."""
+    session.install("-r", "requirements/lint.txt")
+    session.run("ruff", "check")
+    session.run("ruff", "format", "--check")
+    session.run("mypy")
+    session.run("lint-imports", env=PACKAGE_PATH)
+
+
+sessions.register(ROOT)
