@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-import nox
+import nox  # noqa: TID251 - a noxfile
 
 ROOT = Path(__file__).resolve().parent
 # The `nox` script does not put the noxfile's folder on sys.path.

@@ -86,9 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if not words or words[0] in ("-h", "--help"):
             parser().parse_args(words or ["--help"])
-        place = find_place(
-            cwd=Path.cwd(), env=dict(os.environ), out=sys.stdout, err=sys.stderr
-        )
+        place = find_place(cwd=Path.cwd(), env=dict(os.environ), out=sys.stdout, err=sys.stderr)
         return dispatch(words, place)
     except HwMatrixError as error:
         sys.stderr.write(f"hwmatrix: {error}\n")

@@ -57,21 +57,23 @@ def from_plain(cls: type[T], value: object) -> T:
 def _decode(hint: object, value: object) -> object:
     origin = typing.get_origin(hint)
     if origin in (typing.Union, types.UnionType):
-        if value is None:
-            return None
-        hint = next(arg for arg in typing.get_args(hint) if arg is not type(None))
-        return _decode(hint, value)
+        inner = next(arg for arg in typing.get_args(hint) if arg is not type(None))
+        return None if value is None else _decode(inner, value)
     if origin is tuple:
         return _decode_tuple(typing.get_args(hint), value)
-    if origin is not None and isinstance(origin, type) and issubclass(origin, Mapping):
+    if isinstance(origin, type) and issubclass(origin, Mapping):
         return _decode_mapping(typing.get_args(hint), value)
-    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
+    return _decode_plain(hint, value) if isinstance(hint, type) else value
+
+
+def _decode_plain(hint: type, value: object) -> object:
+    if dataclasses.is_dataclass(hint):
         return _decode_dataclass(hint, value)
-    if isinstance(hint, type) and issubclass(hint, Enum):
+    if issubclass(hint, Enum):
         return hint(value)
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
-    if isinstance(hint, type) and not isinstance(value, hint):
+    if not isinstance(value, hint):
         message = f"expected {hint.__name__}, found {value!r}"
         raise TypeError(message)
     return value

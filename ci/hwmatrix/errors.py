@@ -146,7 +146,10 @@ class RetiredVariantError(HwMatrixError):
     kind = "retired"
 
 
-def close_match(name: str, allowed: Sequence[str]) -> str:
-    """Return `Did you mean 'x'?` for the nearest of `allowed`, or an empty string."""
-    found = difflib.get_close_matches(name, allowed, n=1, cutoff=0.6)
+def close_match(name: str, allowed: Sequence[str], *, cutoff: float = 0.6) -> str:
+    """Return `Did you mean 'x'?` for the nearest of `allowed`, or an empty string.
+
+    `cutoff` is difflib's ratio, from 0 to 1; its default is difflib's own.
+    """
+    found = difflib.get_close_matches(name, allowed, n=1, cutoff=cutoff)
     return f"Did you mean {found[0]!r}?" if found else ""

@@ -16,9 +16,10 @@ epoch); all lines about a unit carry `unit`, `attempt` (from 1; above 1 only for
 | UnitStart | worker | slot, worker, pid, isolation, devices (keys), log (path in the run folder) |
 | UnitCollected | worker | tests (node ids), deselected (count) |
 | TestStart | worker | test |
-| TestReport, CollectReport, WarningMessage | worker | as in pytest-reportlog; CollectReport only when not passed |
+| TestReport, WarningMessage | worker | as in pytest-reportlog |
+| CollectReport | worker | as in pytest-reportlog; only when not passed |
 | UnitExpired | worker | limit_s, test (running, or null) |
-| UnitEnd | worker | cause, exit_status, signal, test (running, or null), seconds, killed (processes), tail |
+| UnitEnd | worker | cause, exit_status, signal, test (running, or null), seconds, killed, tail |
 | UnitNotRun | controller | reason |
 | RunStop | supervisor, controller | reason: `deadline`, a signal's name, `first failure` |
 | RunEnd | supervisor | exit_status, reason, killed |

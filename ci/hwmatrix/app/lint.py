@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import datetime
+import datetime as dt
 import json
 from typing import TYPE_CHECKING
 
@@ -17,14 +17,15 @@ if TYPE_CHECKING:
     from hwmatrix.app.place import Place
 
 
-def findings(place: Place, *, today: datetime.date) -> tuple[tuple[Problem, ...], truth.Truth]:
+def findings(place: Place, *, today: dt.date) -> tuple[tuple[Problem, ...], truth.Truth]:
     """Return every finding of the tree, sorted by place, and what was read.
 
     Raises:
         MatrixError: the table itself is not valid; nothing can be held against it then.
     """
     facts = truth.read(place)
-    found = [*facts.problems, *registry.expired(facts.scan.registrations, today)]
+    found: list[Problem] = [*facts.problems, *facts.scan.remarks, *facts.assignment.idle]
+    found += registry.expired(facts.scan.registrations, today)
     found += [
         Problem(
             path=path,
@@ -56,7 +57,7 @@ def _escape(text: str, *, prop: bool) -> str:
 
 def run(place: Place, *, as_json: bool) -> int:
     """Print all findings; return 0 where there are none, else RegistrationError's code."""
-    problems, facts = findings(place, today=datetime.datetime.now(tz=datetime.timezone.utc).date())
+    problems, facts = findings(place, today=dt.datetime.now(tz=dt.timezone.utc).date())
     count = len(facts.scan.registrations)
     if as_json:
         rows = [dataclasses.asdict(problem) for problem in problems]

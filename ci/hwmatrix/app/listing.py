@@ -81,5 +81,7 @@ def _table(listed: list[dict[str, object]]) -> str:
         max(len(line[i]) for line in lines if i != 1 or not line[1].startswith("retired"))
         for i in range(6)
     ]
-    text = ("  ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True)) for line in lines)
+    text = (
+        "  ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True)) for line in lines
+    )
     return "".join(f"{line.rstrip()}\n" for line in text)

@@ -14,12 +14,44 @@ if TYPE_CHECKING:
 
 # Options of pytest and its usual plugins whose value is a word of its own. Any other unknown
 # option is taken as a flag, or as `--option=value`.
+# fmt: off - one option a line would be forty lines
 PYTEST_VALUES = frozenset(
-    "-k -m -r -W -o -c -p --tb --maxfail --deselect --ignore --ignore-glob --durations "
-    "--durations-min --verbosity --capture --color --show-capture --pythonwarnings "
-    "--override-ini --log-level --log-cli-level --log-file --import-mode --cov --cov-report "
-    "--cov-config --confcutdir --rootdir --basetemp --pastebin --assert --junit-prefix".split()
+    (
+        "-k",
+        "-m",
+        "-r",
+        "-W",
+        "-o",
+        "-c",
+        "-p",
+        "--tb",
+        "--maxfail",
+        "--deselect",
+        "--ignore",
+        "--ignore-glob",
+        "--durations",
+        "--durations-min",
+        "--verbosity",
+        "--capture",
+        "--color",
+        "--show-capture",
+        "--pythonwarnings",
+        "--override-ini",
+        "--log-level",
+        "--log-cli-level",
+        "--log-file",
+        "--import-mode",
+        "--cov",
+        "--cov-report",
+        "--cov-config",
+        "--confcutdir",
+        "--basetemp",
+        "--pastebin",
+        "--assert",
+        "--junit-prefix",
+    )
 )
+# fmt: on
 # Options that would fight the engine: each with what to use in its place.
 OWNED = {
     "-n": "Use --slots N: one worker per slot.",
@@ -180,7 +212,11 @@ def _refuse_owned(word: str) -> None:
         if option in OWNED and not (option == short and set(word[1:]) <= PYTEST_FLAGS):
             raise UsageError(f"{option} cannot be given to a session. {OWNED[option]}")
     own = [s for action in parser()._actions for s in action.option_strings]  # noqa: SLF001 - argparse offers no public list
-    if name.startswith("--") and name not in PYTEST_VALUES and (hint := close_match(name, own)):
+    if (
+        name.startswith("--")
+        and name not in PYTEST_VALUES
+        and (hint := close_match(name, own, cutoff=0.8))
+    ):
         raise UsageError(f"unknown option {name}. {hint} Options: {', '.join(sorted(own))}.")
 
 
@@ -198,7 +234,7 @@ def _max_failures(pytest_args: Sequence[str]) -> int:
 
 
 def _joined(word: str) -> bool:
-    return not word.startswith("--") and set(word[1:]) <= PYTEST_FLAGS
+    return word[:1] == "-" and word[1:2] not in {"", "-"} and set(word[1:]) <= PYTEST_FLAGS
 
 
 def _selects(word: str) -> bool:

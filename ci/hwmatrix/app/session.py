@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hwmatrix import backends, environments, planning, reporting, supervise
+from hwmatrix import backends, environments, planning, supervise
 from hwmatrix import matrix as matrix_stage
 from hwmatrix.app import screen, truth
 from hwmatrix.errors import RetiredVariantError, RunFolderError
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from hwmatrix.app.place import Place
     from hwmatrix.app.request import SessionRequest
-    from hwmatrix.model import Environment, Matrix, Plan, RunnerConfig, SessionName, Slot
+    from hwmatrix.model import Environment, Matrix, Plan, RunnerConfig, SessionName, Slot, Variant
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -79,20 +79,23 @@ def run(request: SessionRequest, place: Place) -> int:
     if not plan.mine:
         place.say(f"{plan.session}: nothing to do, as --allow-empty allows. Nothing was run.")
         return 0
-    facts = backends.BACKENDS[plan.backend]
-    probe = facts.probe(place.env)
-    configs = _runner_configs(prepared)
-    backends.check(probe, configs, session=plan.session)
-    environment = _environment(request, prepared, place)
+    probe = backends.BACKENDS[plan.backend].probe(place.env)
+    variant = _variant(prepared)
+    backends.check(
+        probe,
+        _runner_configs(prepared),
+        plan.backend,
+        session=plan.session,
+        toolkit=variant.toolkit,
+    )
     slots = backends.make_slots(
         probe,
         devices=max(unit.devices for unit in plan.mine),
         count=request.slots,
-        planned=max(config.slots for config in configs),
         env=place.env,
-        cores=_cores(),
-        units=len(plan.mine),
+        cores=backends.usable_cores(),
     )
+    environment = _environment(request, variant, slots[0], place)
     spec = _spec(request, prepared, environment, slots, place)
     screen.show_start(spec, environment, probe, place)
     return _execute(spec, request, place)
@@ -109,11 +112,20 @@ def _runner_configs(prepared: Prepared) -> tuple[RunnerConfig, ...]:
     return tuple(prepared.matrix.runner_configs[name] for name in names)
 
 
-def _environment(request: SessionRequest, prepared: Prepared, place: Place) -> Environment:
-    """Make the environment under test, or take the one that is there (`--no-venv`)."""
+def _variant(prepared: Prepared) -> Variant:
+    """The build of torch that the session names."""
     row = prepared.matrix.backends[prepared.plan.backend]
+    return row.variants[prepared.plan.variant]
+
+
+def _environment(
+    request: SessionRequest, variant: Variant, slot: Slot, place: Place
+) -> Environment:
+    """Make the environment under test, or take the one that is there (`--no-venv`)."""
     return environments.make(
-        row.variants[prepared.plan.variant],
+        variant,
+        torch_check=backends.BACKENDS[variant.backend].torch_check,
+        slot=slot,
         root=place.root,
         state=place.state,
         env=place.env,
@@ -164,7 +176,7 @@ def _execute(spec: RunSpec, request: SessionRequest, place: Place) -> int:
             f"{folder}: cannot be made ({error}). Free space or give permission, or set "
             "HWMATRIX_STATE to another folder. Nothing was run."
         ) from error
-    live = reporting.Live(folder, spec, stream=place.err, env=place.env)
+    live = screen.live_view(spec, folder, place)
     supervise.run(spec, env=place.env, tick=live.tick)
     live.finish()
     return screen.show_report(folder, place, as_json=request.json)
@@ -176,8 +188,3 @@ def _point_latest(folder: Path) -> None:
     link.unlink(missing_ok=True)
     link.symlink_to(folder.name)
     link.replace(folder.parent / "latest")
-
-
-def _cores() -> int:
-    """The cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

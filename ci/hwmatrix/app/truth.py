@@ -26,7 +26,7 @@ class Truth:
     @property
     def problems(self) -> tuple[Problem, ...]:
         """Every finding of scan and assignment, sorted by place."""
-        found = [*self.scan.problems, *self.assignment.problems]
+        found: list[Problem] = [*self.scan.problems, *self.assignment.problems]
         return tuple(sorted(found, key=lambda p: (p.path, p.line, p.column, p.found)))
 
     def problems_of(self, session: SessionName) -> tuple[Problem, ...]:
@@ -57,9 +57,7 @@ def read(place: Place) -> Truth:
     scan = registry.scan(
         place.root, table.roots, table.python_files, cache=place.state / "cache" / "registry.json"
     )
-    return Truth(
-        matrix=table, scan=scan, assignment=planning.assign(scan.registrations, table)
-    )
+    return Truth(matrix=table, scan=scan, assignment=planning.assign(scan.registrations, table))
 
 
 def check(truth: Truth, session: SessionName, place: Place) -> None:

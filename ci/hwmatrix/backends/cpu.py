@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hwmatrix.backends.facts import DEVICE_VARIABLES
 from hwmatrix.backends.files import GIB, read_int, read_text
 from hwmatrix.model import Backend, Device, Probe, TorchCheck
 
@@ -67,12 +66,7 @@ class Cpu:
     backend: Backend = Backend.CPU
     visibility: str = ""
     rivals: tuple[str, ...] = ()
-    env: Mapping[str, str] = field(
-        # A test of the cpu suite must not find an accelerator by chance; an empty list hides all.
-        default_factory=lambda: {
-            name: "" for name in ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
-        }
-    )
+    env: Mapping[str, str] = field(default_factory=dict)
     torch_check: TorchCheck = TorchCheck(never=("cuda", "hip", "xpu"))
     host: str = "any machine"
 
@@ -86,6 +80,3 @@ class Cpu:
             devices=ranks(cores, self.machine, memory),
             looked_for=(f"{cores} cores", f"{memory:g} GiB of memory"),
         )
-
-
-CPU_HIDES = DEVICE_VARIABLES

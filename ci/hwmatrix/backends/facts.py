@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from hwmatrix.model import Backend, Probe, TorchCheck
+if TYPE_CHECKING:
+    from hwmatrix.model import Backend, Probe, TorchCheck
 
 Access = Callable[[Path, int], bool]
 """`os.access`: whether this process may use a path in a mode; tests hand in another."""

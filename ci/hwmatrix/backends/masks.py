@@ -95,9 +95,7 @@ def _by_index(variable: str, value: str, index: int, count: int, what: str) -> i
     return index
 
 
-def _by_id(
-    variable: str, value: str, entry: str, ids: Sequence[Sequence[str]], what: str
-) -> int:
+def _by_id(variable: str, value: str, entry: str, ids: Sequence[Sequence[str]], what: str) -> int:
     wanted = entry.lower()
     exact = [i for i, names in enumerate(ids) if any(n.lower() == wanted for n in names)]
     found = exact or [
@@ -120,9 +118,7 @@ def uses_ids(value: str) -> bool:
 
 def same_list(left: str, right: str) -> bool:
     """Whether two values name the same entries, in whatever order or spacing."""
-    return sorted(e.strip() for e in left.split(",")) == sorted(
-        e.strip() for e in right.split(",")
-    )
+    return sorted(e.strip() for e in left.split(",")) == sorted(e.strip() for e in right.split(","))
 
 
 def agreed(env: Mapping[str, str], variables: Sequence[str]) -> tuple[str, str] | None:
@@ -142,9 +138,7 @@ def agreed(env: Mapping[str, str], variables: Sequence[str]) -> tuple[str, str] 
     return given[0] if given else None
 
 
-def masked(
-    variable: str, env: Mapping[str, str], devices: Sequence[Device]
-) -> tuple[Device, ...]:
+def masked(variable: str, env: Mapping[str, str], devices: Sequence[Device]) -> tuple[Device, ...]:
     """Return the devices that `variable` leaves, called by `key` or by index; all if unset."""
     if variable not in env:
         return tuple(devices)

@@ -24,11 +24,11 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from hwmatrix import register_amd_ci, register_cpu_ci, register_cuda_ci, register_xpu_ci
 
-register_cpu_ci(EST, suite="stage-b-test-cpu")
-register_cuda_ci(EST, suite="stage-b-test-1-gpu-small")
+register_cpu_ci(12, suite="stage-b-test-cpu")
+register_cuda_ci(20, suite="stage-b-test-1-gpu-small")
 # amd and xpu: copied from cuda, never measured there.
-register_amd_ci(EST, suite="stage-b-test-1-gpu-small-amd")
-register_xpu_ci(EST, suite="stage-b-test-1-gpu-xpu")
+register_amd_ci(20, suite="stage-b-test-1-gpu-small-amd")
+register_xpu_ci(20, suite="stage-b-test-1-gpu-xpu")
 
 KERNELS = {
     "math": SDPBackend.MATH,
@@ -49,7 +49,7 @@ def kernels_and_dtypes():
             yield pytest.param(kernel, dtype, id=f"{kernel}-{str(dtype).removeprefix('torch.')}")
 
 
-every_kernel = pytest.mark.parametrize(("kernel", "dtype"), kernels_and_dtypes())
+every_kernel = pytest.mark.parametrize(("kernel", "dtype"), list(kernels_and_dtypes()))
 
 
 def inputs(queries: int, keys: int, dtype: torch.dtype):
@@ -133,7 +133,9 @@ class TestTheBoundRejects:
         assert error(wrong, expected) > bound(dtype, largest, v)
 
     def test_a_dropped_last_key(self, dtype):
+        # The last key is the needle that the query looks for; among 192 equals it hardly counts.
         q, k, v = inputs(1, LENGTH, dtype)
+        k[:, :, -1:] = 0.6 * q
         expected, largest = reference(q, k, v, causal=False)
         wrong = scaled_dot_product_attention(q, k[:, :, :-1], v[:, :, :-1])
         assert error(wrong, expected) > bound(dtype, largest, v)
@@ -147,6 +149,7 @@ class TestTheBoundRejects:
     def test_a_chunk_masked_from_the_wrong_corner(self, dtype):
         q, k, v = inputs(LENGTH, LENGTH, dtype)
         expected, largest = reference(q, k, v, causal=True)
-        wrong = scaled_dot_product_attention(q[:, :, 64:128], k[:, :, :128], v[:, :, :128],
-                                             is_causal=True)
+        wrong = scaled_dot_product_attention(
+            q[:, :, 64:128], k[:, :, :128], v[:, :, :128], is_causal=True
+        )
         assert error(wrong, expected[:, :, 64:128]) > bound(dtype, largest, v)

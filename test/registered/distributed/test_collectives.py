@@ -9,7 +9,7 @@ Teeth: each check is also run against the answer that one rank less would give, 
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 
 import pytest
 import torch
@@ -19,10 +19,10 @@ from platform_facts import PLATFORM, rendezvous_port
 
 from hwmatrix import register_amd_ci, register_cpu_ci, register_cuda_ci, requires
 
-register_cpu_ci(EST, suite="stage-c-test-cpu-4-rank")
+register_cpu_ci(20, suite="stage-c-test-cpu-4-rank")
 # cuda: not measured yet on four GPUs; copied from cpu. amd: copied from cuda.
-register_cuda_ci(EST, suite="stage-c-test-4-gpu")
-register_amd_ci(EST, suite="stage-c-test-4-gpu-amd")
+register_cuda_ci(20, suite="stage-c-test-4-gpu")
+register_amd_ci(20, suite="stage-c-test-4-gpu-amd")
 
 RANKS = 4
 LENGTH = 1000
@@ -131,7 +131,7 @@ def one_rank(rank: int, port: int, failures) -> None:
         init_method=f"tcp://127.0.0.1:{port}",
         rank=rank,
         world_size=RANKS,
-        timeout=datetime.timedelta(seconds=60),
+        timeout=dt.timedelta(seconds=60),
     )
     try:
         for case in CASES:

@@ -1,0 +1,42 @@
+"""mlx: the GPU of an Apple machine; there is one, shared by all processes, and no variable."""
+
+from __future__ import annotations
+
+import platform
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hwmatrix.backends.facts import rivals_of
+from hwmatrix.model import Backend, Device, Probe, TorchCheck
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True)
+class Mlx:
+    """Apple's GPU; `system` and `machine` are `platform`'s, others in tests."""
+
+    system: str = field(default_factory=platform.system)
+    machine: str = field(default_factory=platform.machine)
+    backend: Backend = Backend.MLX
+    visibility: str = ""
+    rivals: tuple[str, ...] = rivals_of("")
+    env: Mapping[str, str] = field(default_factory=dict)
+    torch_check: TorchCheck = TorchCheck(
+        never=("cuda", "hip", "xpu"), available="torch.backends.mps.is_available"
+    )
+    host: str = "macOS on Apple silicon"
+
+    def probe(self, env: Mapping[str, str], root: Path = Path("/")) -> Probe:
+        """Return the one GPU, on macOS on arm64 only."""
+        del env, root
+        here = f"{self.system} on {self.machine}"
+        found = (self.system, self.machine) == ("Darwin", "arm64")
+        device = Device(key="apple-gpu", token="0", name="Apple GPU", arch="apple")
+        return Probe(
+            backend=self.backend,
+            devices=(device,) if found else (),
+            looked_for=(f"macOS on arm64: this is {here}",),
+        )

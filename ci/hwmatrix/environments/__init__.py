@@ -1,0 +1,7 @@
+"""Environments: the right build of torch, held, guarded and stamped; uv or pip."""
+
+from __future__ import annotations
+
+from hwmatrix.environments.making import make
+
+__all__ = ["make"]

@@ -1,0 +1,116 @@
+"""Registrations to units: what is scheduled, with its budget, environment and weight."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hwmatrix.model import Unit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from hwmatrix.model import Backend, Matrix, Registration, Suite
+    from hwmatrix.planning.assign import Assignment
+    from hwmatrix.planning.select import Picked
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Draft:
+    """A unit before it has a shard: `weight_s` is measured where history knows, else estimated."""
+
+    unit: Unit
+    weight_s: float
+    registrations: tuple[Registration, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Drafts:
+    """The units that run, heaviest first, and what was left out: (id, reason) each."""
+
+    drafts: tuple[Draft, ...]
+    disabled: tuple[tuple[str, str], ...]
+    deselected: tuple[tuple[str, str], ...]
+    registered: int
+
+
+def unit_id(suite: str, name: str) -> str:
+    """Return what names a unit: `suite:path`, or `suite:@group` for files that share a process."""
+    return f"{suite}:{name}"
+
+
+def draft_units(
+    matrix: Matrix,
+    assignment: Assignment,
+    suites: Sequence[Suite],
+    picked: Picked,
+    history: Mapping[tuple[Backend, str, str], float],
+) -> Drafts:
+    """Return the units of `suites` that are enabled and picked, heaviest first, ties by id."""
+    drafts: list[Draft] = []
+    disabled: list[tuple[str, str]] = []
+    deselected: list[tuple[str, str]] = []
+    registered = 0
+    for suite in suites:
+        groups: dict[str, list[Registration]] = defaultdict(list)
+        for registration in assignment.by_suite.get((suite.backend, suite.name), ()):
+            registered += 1
+            name = unit_id(suite.name, registration.path)
+            if not picked.of(registration.path):
+                deselected.append((name, "not under the paths given"))
+            elif registration.disabled:
+                disabled.append((name, reason(registration)))
+            else:
+                group = registration.in_process_group
+                groups[f"@{group}" if group else registration.path].append(registration)
+        drafts += [
+            _draft(name, members, matrix=matrix, suite=suite, picked=picked, history=history)
+            for name, members in groups.items()
+        ]
+    drafts.sort(key=lambda draft: (-draft.weight_s, draft.unit.id))
+    return Drafts(
+        drafts=tuple(drafts),
+        disabled=tuple(sorted(disabled)),
+        deselected=tuple(sorted(deselected)),
+        registered=registered,
+    )
+
+
+def reason(registration: Registration) -> str:
+    """Return why a registration is disabled, with owner and expiry where they are given."""
+    off = registration.disabled
+    assert off is not None
+    notes = [f"owner {off.owner}" if off.owner else "", f"until {off.until}" if off.until else ""]
+    extra = ", ".join(note for note in notes if note)
+    text = off.reason or "no reason given"
+    return f"{text} ({extra})" if extra else text
+
+
+def _draft(
+    name: str,
+    members: Iterable[Registration],
+    *,
+    matrix: Matrix,
+    suite: Suite,
+    picked: Picked,
+    history: Mapping[tuple[Backend, str, str], float],
+) -> Draft:
+    files = sorted(members, key=lambda r: r.path)
+    tier = matrix.tiers[suite.tier]
+    est_s = sum(r.est_s for r in files)
+    unit = Unit(
+        id=unit_id(suite.name, name),
+        suite=suite.name,
+        files=tuple(r.path for r in files),
+        selectors=tuple(selector for r in files for selector in picked.of(r.path)),
+        est_s=est_s,
+        test_limit_s=tier.budget.test_limit_s(est_s),
+        budget_s=tier.budget.budget_s(est_s),
+        devices=matrix.runner_configs[suite.runner_config].devices,
+        shard=1,
+        env={**matrix.backends[suite.backend].env, **tier.env, **suite.env},
+        isolation=suite.isolation,
+    )
+    weight_s = sum(history.get((suite.backend, suite.name, r.path), r.est_s) for r in files)
+    return Draft(unit=unit, weight_s=weight_s, registrations=tuple(files))

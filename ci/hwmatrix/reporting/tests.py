@@ -1,0 +1,166 @@
+"""How a test ended, from its reports in one process and from how that process ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from hwmatrix.model import Outcome
+from hwmatrix.reporting.ledger import Trace, count, is_subtest, number, text
+from hwmatrix.reporting.longrepr import detail, reason, shorten
+from hwmatrix.reporting.result import RED, TestResult, worst
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hwmatrix.reporting.ledger import Line
+
+OUTPUT_LIMIT = 16_000
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fate:
+    """What a process's end means for the test that was running in it, or that it never reached."""
+
+    outcome: Outcome
+    reason: str
+
+
+def judge(test: str, trace: Trace, *, interrupted: Fate | None, unreached: Fate) -> TestResult:
+    """Return how `test` ended in the process that left `trace`.
+
+    `interrupted` is set when the process ended while this test ran; `unreached` tells why a test
+    without a closing report has none.
+    """
+    tries = _tries([report for report in trace.reports if not is_subtest(report)])
+    final = tries[-1] if tries else []
+    result = _from_reports(test, final)
+    result = _with_subtests(result, [report for report in trace.reports if is_subtest(report)])
+    for once in tries[:-1]:
+        # pytest-rerunfailures calls a failure that it repeats `rerun`; a plain failure stays one.
+        if not any(report.get("outcome") == "rerun" for report in once):
+            result = _worse(result, _from_reports(test, once))
+    if interrupted is not None:
+        result = _worse(result, _fated(test, interrupted))
+    elif trace.open or not final:
+        result = _worse(result, _fated(test, unreached))
+    elif _lacks_call(final):
+        lost = Fate(outcome=Outcome.NOT_RUN, reason="the journal holds no report of its call")
+        result = _worse(result, _fated(test, lost))
+    flaky = len(tries) > 1 and result.outcome is Outcome.PASSED
+    return replace(result, tries=max(1, len(tries)), flaky=flaky, output=_output(trace, result))
+
+
+def _fated(test: str, fate: Fate) -> TestResult:
+    return TestResult(id=test, outcome=fate.outcome, reason=fate.reason)
+
+
+def _worse(one: TestResult, other: TestResult) -> TestResult:
+    """Return `one` with the graver outcome of both; equal outcomes keep the first reason."""
+    outcome = worst(one.outcome, other.outcome)
+    if outcome is one.outcome:
+        return one
+    return replace(one, outcome=outcome, reason=other.reason, detail=other.detail or one.detail)
+
+
+def _tries(reports: Sequence[Line]) -> list[list[Line]]:
+    """Split reports into tries: each setup after a teardown begins another."""
+    tries: list[list[Line]] = []
+    for report in reports:
+        if not tries or report.get("when") == "setup":
+            tries.append([])
+        tries[-1].append(report)
+    return tries
+
+
+def _lacks_call(reports: Sequence[Line]) -> bool:
+    phases = {text(report.get("when")): text(report.get("outcome")) for report in reports}
+    if "setup" not in phases:
+        return True
+    return phases["setup"] == "passed" and "call" not in phases
+
+
+def _from_reports(test: str, reports: Sequence[Line]) -> TestResult:
+    result = TestResult(id=test, outcome=Outcome.PASSED)
+    for report in reports:
+        result = _worse(result, _phase(test, report))
+        if result.outcome is Outcome.PASSED and not result.reason:
+            result = replace(result, reason=_expectation(report))
+    seconds = sum(number(report.get("duration")) for report in reports)
+    location = reports[0].get("location") if reports else None
+    line = 0
+    if isinstance(location, list) and len(location) > 1:
+        line = count(location[1]) + 1
+    return replace(result, seconds=seconds, line=line)
+
+
+def _expectation(report: Line) -> str:
+    """Return why a pass is no plain one: an expected failure, or an unexpected pass."""
+    if "wasxfail" not in report:
+        return ""
+    why = text(report.get("wasxfail")).removeprefix("reason: ")
+    if report.get("outcome") == "skipped":
+        return f"expected failure: {why or 'no reason given'}"
+    return f"passed though expected to fail: {why or 'no reason given'}"
+
+
+def _phase(test: str, report: Line) -> TestResult:
+    found = text(report.get("outcome"))
+    longrepr = report.get("longrepr")
+    outcome = {"failed": Outcome.FAILED, "rerun": Outcome.FAILED, "passed": Outcome.PASSED}.get(
+        found, Outcome.FAILED
+    )
+    if found == "skipped":
+        outcome = Outcome.PASSED if "wasxfail" in report else Outcome.SKIPPED
+    special = text(report.get("hw_outcome"))
+    if special in {member.value for member in Outcome}:
+        outcome = worst(outcome, Outcome(special))
+    if outcome is Outcome.PASSED:
+        return TestResult(id=test, outcome=outcome)
+    why = reason(longrepr) or f"{found or 'no outcome'} without a reason"
+    when = text(report.get("when"))
+    if when in {"setup", "teardown"} and outcome in RED:
+        why = f"in {when}: {why}"
+    return TestResult(id=test, outcome=outcome, reason=why, detail=detail(longrepr))
+
+
+def _with_subtests(result: TestResult, reports: Sequence[Line]) -> TestResult:
+    """Return `result` with its subtests counted in: one that failed fails the test.
+
+    A failed subtest's message says more than pytest's own "contains 1 failed subtest".
+    """
+    failed = [report for report in reports if _phase(result.id, report).outcome in RED]
+    result = replace(result, subtests=len(reports))
+    if not failed:
+        return result
+    whys = [f"subtest {_subtest_name(r)}: {_phase(result.id, r).reason}" for r in failed]
+    more = f" (and {len(whys) - 1} more subtests)" if len(whys) > 1 else ""
+    return replace(
+        result,
+        outcome=worst(result.outcome, Outcome.FAILED),
+        reason=whys[0] + more,
+        detail="\n\n".join(detail(r.get("longrepr")) for r in failed[:5]),
+    )
+
+
+def _subtest_name(report: Line) -> str:
+    context = report.get("_subtest.context")
+    if not isinstance(context, dict):
+        return "?"
+    message = text(context.get("msg"))
+    values = context.get("kwargs")
+    inner = ", ".join(f"{k}={v}" for k, v in values.items()) if isinstance(values, dict) else ""
+    return " ".join(part for part in (message, f"({inner})" if inner else "") if part) or "?"
+
+
+def _output(trace: Trace, result: TestResult) -> str:
+    """Return what a test that did not pass wrote (its last report holds all sections)."""
+    if result.outcome not in RED:
+        return ""
+    for report in reversed(trace.reports):
+        sections = report.get("sections")
+        if isinstance(sections, list) and sections:
+            pairs = [s for s in sections if isinstance(s, list) and len(s) == 2]  # noqa: PLR2004 - [title, text]
+            whole = "\n".join(f"--- {pair[0]} ---\n{pair[1]}" for pair in pairs)
+            return shorten(whole, OUTPUT_LIMIT)
+    return ""

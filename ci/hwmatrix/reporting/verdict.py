@@ -1,0 +1,126 @@
+"""Green or red: the plan is accounted for and good, or it is not and here is why."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from hwmatrix.model import Outcome
+from hwmatrix.reporting.ledger import number, text
+from hwmatrix.reporting.result import SEVERITY, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from hwmatrix.model import RunSpec
+    from hwmatrix.reporting.ledger import Ledger
+    from hwmatrix.reporting.result import UnitResult
+
+
+def judge_run(spec: RunSpec, units: Sequence[UnitResult], ledger: Ledger) -> Verdict:
+    """Return the verdict; every reason for red is listed, units first, in the plan's order.
+
+    Green needs: each unit of this shard passed, skipped or deselected; at least one test passed;
+    no suite (whole in this shard) in which nothing ran, unless a selection was asked for; the
+    journal whole, of this plan, and closed by an end that agrees.
+    """
+    reasons = [unit_reason(unit) for unit in units if unit.is_red]
+    reasons += _nothing_ran(spec, units)
+    reasons += _journal(spec, ledger)
+    flaky = sum(unit.flaky for unit in units)
+    if not reasons:
+        reasons += _end_disagrees(ledger, flaky=bool(flaky))
+    return Verdict(
+        green=not reasons,
+        reasons=tuple(reasons),
+        units=_tally(Counter(unit.outcome for unit in units)),
+        tests=_tally(_tests(units)),
+        flaky_units=flaky,
+        flaky_tests=sum(test.flaky for unit in units for test in unit.tests),
+    )
+
+
+def unit_reason(unit: UnitResult) -> str:
+    """Return the reason for red that this unit gives."""
+    return f"{where(unit)}: {unit.outcome}: {unit.reason}"
+
+
+def run_reasons(verdict: Verdict, units: Sequence[UnitResult]) -> list[str]:
+    """Return the reasons for red that belong to no unit."""
+    own = {unit_reason(unit) for unit in units if unit.is_red}
+    return [reason for reason in verdict.reasons if reason not in own]
+
+
+def where(unit: UnitResult) -> str:
+    """Return the unit's file, or its files in a row."""
+    return " ".join(unit.unit.files) or unit.unit.id
+
+
+def strangers(spec: RunSpec, ledger: Ledger) -> tuple[str, ...]:
+    """Return the units that the journal knows and this shard's plan does not."""
+    known = {unit.id for unit in spec.plan.mine}
+    return tuple(unit for unit in sorted(ledger.units) if unit not in known)
+
+
+def _tests(units: Sequence[UnitResult]) -> Counter[Outcome]:
+    found = Counter(test.outcome for unit in units for test in unit.tests)
+    found[Outcome.DESELECTED] += sum(unit.deselected for unit in units)
+    return found
+
+
+def _tally(found: Counter[Outcome]) -> Mapping[Outcome, int]:
+    return {outcome: found[outcome] for outcome in SEVERITY if found[outcome]}
+
+
+def _ran(unit: UnitResult) -> bool:
+    return any(test.outcome is not Outcome.SKIPPED for test in unit.tests) or unit.is_red
+
+
+def _nothing_ran(spec: RunSpec, units: Sequence[UnitResult]) -> list[str]:
+    if not any(unit.count(Outcome.PASSED) for unit in units):
+        if not units:
+            return ["nothing ran: the plan holds no unit for this shard"]
+        if any(unit.is_red for unit in units):
+            return ["no test passed"]
+        return [f"nothing ran: all {len(units)} units were skipped or deselected"]
+    if spec.selection:
+        return []
+    found = []
+    for suite in dict.fromkeys(unit.unit.suite for unit in units):
+        mine = [unit for unit in units if unit.unit.suite == suite]
+        whole = sum(unit.suite == suite for unit in spec.plan.units)
+        if len(mine) == whole and not any(_ran(unit) for unit in mine):
+            plural = f"all {len(mine)} files" if len(mine) > 1 else "its only file"
+            found.append(f"suite {suite} ran nothing: {plural} skipped every test")
+    return found
+
+
+def _journal(spec: RunSpec, ledger: Ledger) -> list[str]:
+    found = [f"the journal is torn at {place}: what stood there is lost" for place in ledger.torn]
+    found += [
+        f"the journal tells of {unit}, which the plan of this shard does not hold"
+        for unit in strangers(spec, ledger)
+    ]
+    if ledger.run_start is None:
+        found.append("the journal lacks the start of the run")
+    elif ledger.run_start.get("plan_hash") != spec.plan.hash:
+        told = ledger.run_start.get("plan_hash")
+        found.append(f"the journal is of plan {told}, not of {spec.plan.hash}")
+    found += [f"the run was stopped: {reason}" for reason in ledger.stops]
+    if ledger.run_end is None:
+        found.append("the run has no end: it was killed, or it still runs")
+    return found
+
+
+def _end_disagrees(ledger: Ledger, *, flaky: bool) -> list[str]:
+    """Return a reason when all units are well and yet the run's own exit status is not.
+
+    Status 1 is right beside a unit that failed first and passed later: its failure was reported.
+    """
+    end = ledger.run_end or {}
+    status = end.get("exit_status")
+    if status == 0 or (status == 1 and flaky):
+        return []
+    why = text(end.get("reason"))
+    shown = int(number(status)) if isinstance(status, int) else "unknown"
+    return [f"every unit is well but the run ended with status {shown}{f': {why}' if why else ''}"]

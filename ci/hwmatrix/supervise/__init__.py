@@ -1,0 +1,11 @@
+"""The processes around a run: the guard starts a supervisor, and no process outlives the two.
+
+    guard        the `hwmatrix session` process; waits, forwards signals, shows progress (guard)
+    supervisor   in a session of its own; deadline, outer pytest, accounts (supervisor)
+
+Both are subreapers, so each sweeps what the other would have when it is killed.
+"""
+
+from hwmatrix.supervise.guard import Ending, run
+
+__all__ = ["Ending", "run"]

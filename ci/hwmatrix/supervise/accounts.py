@@ -1,0 +1,40 @@
+"""Closes the accounts of a run: every planned unit ends in `UnitEnd` or `UnitNotRun`."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from hwmatrix import runfolder
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from hwmatrix.journal import Journal
+    from hwmatrix.model import Plan
+
+BROKEN = "the outer pytest ended early; see pytest.log in the run's folder"
+
+
+def close(folder: Path, plan: Plan, journal: Journal, reason: str | None) -> str | None:
+    """Journal an end for every unit of `plan.mine` that has none; all processes are gone by now.
+
+    `reason` is why the run ended before its time, None if nothing says so. Returns that, or
+    `BROKEN` if units are left although nothing says why.
+
+    Raises:
+        OSError: the journal cannot be read or written.
+    """
+    found = runfolder.read_accounts(folder)
+    left = [unit.id for unit in plan.mine if unit.id not in found.closed]
+    if left and reason is None:
+        reason = BROKEN
+    now = time.time()
+    for part in found.open:
+        keys = runfolder.end_keys(part, cause="stopped", tail=str(reason), now=now)
+        journal.write("UnitEnd", **keys)
+    begun = {part.unit for part in found.open}
+    for unit in left:
+        if unit not in begun:
+            journal.write("UnitNotRun", unit=unit, reason=reason)
+    return reason

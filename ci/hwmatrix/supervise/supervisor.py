@@ -1,0 +1,198 @@
+"""The supervisor: owns the deadline, the outer pytest, the sweep, and the closing of accounts.
+
+The guard starts it in a session of its own and holds the other end of a socket: end-of-file there
+means that the guard is gone, and everything ends at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hwmatrix import codec, process, runfolder
+from hwmatrix.journal import Journal
+from hwmatrix.model import RunSpec
+from hwmatrix.supervise import accounts
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+DEADLINE = "deadline"
+GUARD_GONE = "the guard died"
+
+_TICK_S = 0.2
+# A stopped unit gets SIGINT, 3 s, SIGTERM, 1 s, SIGKILL; then xdist ends its workers.
+GRACE_S = 15.0
+_ORPHAN_S = 1.0  # an orphan that is still there on the second look has nobody else to end it
+
+
+def main(argv: list[str]) -> int:
+    """Supervise the run whose folder, guard's descriptor and temporary folder `argv` gives."""
+    folder, descriptor, temporary = argv
+    guard = socket.socket(fileno=int(descriptor))
+    guard.set_inheritable(False)
+    process.become_subreaper()
+    return Supervisor(Path(folder), guard, temporary).run()
+
+
+class Supervisor:
+    """One run."""
+
+    def __init__(self, folder: Path, guard: socket.socket, temporary: str) -> None:
+        self._folder = folder
+        self._guard = guard
+        self._temporary = temporary
+        self._spec = codec.load(RunSpec, folder / runfolder.PLAN)
+        self._journal = Journal(folder, "supervisor")
+        self._buffer = b""
+        self._received: list[int] = []
+        self._stop_at: float | None = None  # when the grace is over
+        self._orphans: frozenset[int] = frozenset()
+
+    def run(self) -> int:
+        """Run to the end, whatever it is; return 0."""
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, self._note)
+        self._journal.write(
+            "RunStart",
+            run_id=self._spec.run_id,
+            plan_hash=self._spec.plan.hash,
+            pid=os.getpid(),
+            slots=len(self._spec.slots),
+        )
+        controller = self._start()
+        self._wait(controller)
+        return self._end(controller)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        del frame
+        self._received.append(number)
+
+    # ------------------------------------------------------------ the outer pytest
+    def _start(self) -> subprocess.Popen[bytes]:
+        ini = self._folder / "outer.ini"
+        ini.write_text("[pytest]\n", encoding="utf-8")
+        with (self._folder / runfolder.OUTER_LOG).open("wb") as log:
+            return subprocess.Popen(
+                self._command(ini),
+                cwd=self._spec.root,
+                env=self._env(),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+
+    def _command(self, ini: Path) -> list[str]:
+        """Return the outer pytest's command: nothing of the project's own configuration applies."""
+        slots = len(self._spec.slots)
+        # Every unit may take its worker with it once; a worker that cannot even start may not
+        # keep the run busy for ever.
+        restarts = len(self._spec.plan.mine) + 2 * slots
+        return [
+            *[self._spec.python, "-m", "pytest", "-c", str(ini), "--rootdir", self._spec.root],
+            *["-p", "xdist", "-p", "hwmatrix.target.plugin", "-p", "no:cacheprovider"],
+            *["--noconftest", "-n", str(slots), "--max-worker-restart", str(restarts), "-ra"],
+        ]
+
+    def _env(self) -> dict[str, str]:
+        env = runfolder.outer_env({**os.environ, **self._spec.env})
+        return {
+            **env,
+            "HWMATRIX_RUN": str(self._folder),
+            runfolder.PARENT: str(os.getpid()),
+            runfolder.TEMPORARY: self._temporary,
+        }
+
+    # ------------------------------------------------------------ waiting
+    def _wait(self, controller: subprocess.Popen[bytes]) -> None:
+        limit_s = self._spec.deadline_s
+        deadline = time.monotonic() + limit_s if limit_s else None
+        handled, next_look = 0, time.monotonic() + _ORPHAN_S
+        while controller.poll() is None:
+            if not self._listen():
+                self._stop(GUARD_GONE, at_once=True)
+            for number in self._received[handled:]:
+                handled += 1
+                self._stop(process.name_of_signal(number), at_once=handled > 1)
+            now = time.monotonic()
+            if deadline is not None and now >= deadline:
+                self._stop(DEADLINE)
+            if self._stop_at is not None and now >= self._stop_at:
+                controller.kill()
+                controller.wait()
+                return
+            if now >= next_look:
+                next_look = now + _ORPHAN_S
+                self._end_orphans(controller.pid)
+
+    def _listen(self) -> bool:
+        """Wait a moment for the guard; False once it is gone."""
+        readable, _, _ = select.select([self._guard], [], [], _TICK_S)
+        if not readable:
+            return True
+        try:
+            data = self._guard.recv(1 << 16)
+        except OSError:
+            return False
+        *lines, self._buffer = (self._buffer + data).split(b"\n")
+        for line in lines:
+            message = json.loads(line)
+            self._stop(message["reason"], at_once=message["do"] == "kill")
+        return bool(data)
+
+    def _stop(self, reason: str, *, at_once: bool = False) -> None:
+        """Ask the run to end, and set the moment after which it is not asked any more."""
+        now = time.monotonic()
+        if self._stop_at is None:
+            self._stop_at = now + GRACE_S
+            if runfolder.request_stop(self._folder, reason):
+                self._journal.write("RunStop", reason=reason)
+        if at_once:
+            self._stop_at = now
+
+    def _end_orphans(self, controller: int) -> None:
+        """Kill what re-parented to this process: its own parent, a slot's server, was killed."""
+        tree = process.descendants(os.getpid())
+        tops = {p.pid for p in tree if p.parent == os.getpid() and p.pid != controller}
+        for orphan in [p for p in tree if p.pid in tops & self._orphans]:
+            for found in [orphan, *process.below(orphan.pid, tree)]:
+                process.send(found, signal.SIGKILL)
+        for pid in tops:
+            process.reap(pid)
+        self._orphans = frozenset(tops)
+
+    # ------------------------------------------------------------ the end
+    def _end(self, controller: subprocess.Popen[bytes]) -> int:
+        swept = process.sweep()
+        status = controller.returncode
+        reason = runfolder.stop_reason(self._folder)
+        if reason is None and status < 0:
+            reason = f"the controller died ({process.name_of_signal(-status)})"
+        exit_status = status if status >= 0 else None
+        try:
+            broken = accounts.close(self._folder, self._spec.plan, self._journal, reason)
+            reason = reason or broken
+            self._journal.write(
+                "RunEnd", exit_status=exit_status, reason=reason, killed=len(swept.killed)
+            )
+        except OSError as error:
+            reason = f"{reason}; the journal cannot be written: {error.strerror}".lstrip("; ")
+        shutil.rmtree(self._temporary, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            said = {"exit_status": exit_status, "reason": reason or ""}
+            self._guard.sendall(json.dumps(said).encode())
+        return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,88 @@
+"""The controller's side: hands out units, counts failures, closes the accounts of dead workers."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from hwmatrix import runfolder
+from hwmatrix.journal import Journal
+from hwmatrix.target.scheduler import ListScheduler
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hwmatrix.model import RunSpec
+
+FIRST_FAILURE = "first failure"
+NO_WORKERS = "workers died more often than they are replaced"
+
+
+class Controller:
+    """Hook implementations of the controller."""
+
+    def __init__(self, spec: RunSpec) -> None:
+        self._spec = spec
+        self._folder = Path(spec.folder)
+        self._journal = Journal(self._folder, "controller")
+        self._scheduler = ListScheduler(self._stopping)
+        self._failures = 0
+        self._limit = 1 if spec.fail_fast else spec.max_failures
+
+    def _stopping(self) -> bool:
+        return runfolder.stop_reason(self._folder) is not None
+
+    def pytest_xdist_setupnodes(self, specs: Sequence[Any]) -> None:
+        """Bind each worker to its slot; a worker that replaces another inherits the binding."""
+        for spec, slot in zip(specs, self._spec.slots, strict=True):
+            spec.env = {
+                **(spec.env or {}),
+                "HWMATRIX_SLOT": str(slot.index),
+                runfolder.PARENT: str(os.getpid()),
+            }
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_xdist_make_scheduler(self) -> ListScheduler:
+        """Return the list scheduler."""
+        return self._scheduler
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Count failures of tests."""
+        self._count(report.failed)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Count what could not be collected."""
+        self._count(report.failed)
+
+    def _count(self, failed: bool) -> None:  # noqa: FBT001 - one word at two places
+        self._failures += failed
+        if self._limit and failed and self._failures >= self._limit:
+            reason = FIRST_FAILURE if self._limit == 1 else f"{self._limit} failures"
+            self._stop(reason)
+
+    def _stop(self, reason: str) -> None:
+        if runfolder.request_stop(self._folder, reason):
+            self._journal.write("RunStop", reason=reason)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_testnodedown(self, node: Any, error: object | None) -> None:
+        """Close the accounts of a worker that died: xdist replaces it, its unit has ended."""
+        if not error:
+            return
+        for part in runfolder.read_accounts(self._folder).open:
+            if part.worker == node.gateway.id:
+                self._journal.write("UnitEnd", **runfolder.end_keys(
+                    part, cause="crashed", tail=f"its worker died ({error})", now=time.time()
+                ))
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self) -> None:
+        """Say why units were not handed out, if nobody else did."""
+        if self._scheduler.waiting and not self._stopping():
+            self._stop(NO_WORKERS)
