@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,8 +13,37 @@ from hwmatrix.errors import HwMatrixError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from types import FrameType
 
     from hwmatrix.app.place import Place
+
+
+class Stopped(BaseException):
+    """SIGTERM or SIGHUP came: unwinds like Ctrl-C, so that `finally` ends what was started."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(signal.Signals(number).name)
+        self.number = number
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    del frame
+    raise Stopped(number)
+
+
+def unwind_on_signals(env: dict[str, str]) -> None:
+    """Make SIGTERM and SIGHUP unwind this process; so does the end of the nox that started it.
+
+    A signal that was ignored (nohup) stays ignored. While a run goes on, its guard takes over.
+    """
+    from hwmatrix.process import die_with_parent
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _stop)
+    parent = env.get("HWMATRIX_PARENT", "")
+    if parent.isdigit():
+        die_with_parent(int(parent), signal.SIGTERM)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -61,6 +91,7 @@ def dispatch(arguments: Sequence[str], place: Place) -> int:
 def _session(arguments: Sequence[str], place: Place) -> int:
     from hwmatrix.app import request, session
 
+    unwind_on_signals(dict(place.env))
     asked = request.parse(
         arguments, exists=lambda name: any((b / name).exists() for b in (place.root, place.cwd))
     )
@@ -91,9 +122,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except HwMatrixError as error:
         sys.stderr.write(f"hwmatrix: {error}\n")
         return error.exit_code
-    except KeyboardInterrupt:
-        sys.stderr.write("hwmatrix: interrupted; nothing is left running.\n")
-        return 130
+    except (KeyboardInterrupt, Stopped) as stop:
+        number = stop.number if isinstance(stop, Stopped) else int(signal.SIGINT)
+        name = signal.Signals(number).name
+        sys.stderr.write(f"hwmatrix: {name} before the run began; nothing is left running.\n")
+        return 128 + number
     except BrokenPipeError:
         # The reader (head, less) left: nothing more to tell it, and no traceback at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

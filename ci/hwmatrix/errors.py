@@ -146,6 +146,13 @@ class RetiredVariantError(HwMatrixError):
     kind = "retired"
 
 
+class AssetError(HwMatrixError):
+    """A model or data set that a test declared is not on this machine or could not be fetched."""
+
+    exit_code = 14
+    kind = "asset"
+
+
 def close_match(name: str, allowed: Sequence[str], *, cutoff: float = 0.6) -> str:
     """Return `Did you mean 'x'?` for the nearest of `allowed`, or an empty string.
 

@@ -102,8 +102,8 @@ def _children_of(pid: int) -> list[int]:
     """Return the children that the kernel lists for `pid`, whichever thread started them."""
     found: list[int] = []
     try:
-        for thread in os.listdir(f"/proc/{pid}/task"):
-            text = Path(f"/proc/{pid}/task/{thread}/children").read_text(encoding="ascii")
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            text = (thread / "children").read_text(encoding="ascii")
             found += [int(word) for word in text.split()]
     except OSError:
         return found  # it ended meanwhile
@@ -111,11 +111,8 @@ def _children_of(pid: int) -> list[int]:
 
 
 def _all_processes() -> list[Process]:
-    try:
-        names = os.listdir("/proc")
-    except OSError:
-        names = []
-    found = [seen for name in names if name.isdecimal() and (seen := look(int(name))) is not None]
+    pids = [int(path.name) for path in Path("/proc").glob("[0-9]*")]
+    found = [seen for pid in pids if (seen := look(pid)) is not None]
     return found or from_ps(
         subprocess.run(
             ["ps", "-A", "-o", "pid=,ppid=,stat="],  # noqa: S607 - where PATH has it

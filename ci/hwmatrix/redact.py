@@ -39,7 +39,9 @@ _SHAPES: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("eyJ", re.compile(r"\beyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]{8,}")),
     (
         "PRIVATE KEY-----",
-        re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*KEY-----|\Z)", re.DOTALL),
+        re.compile(
+            r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*KEY-----|\Z)", re.DOTALL
+        ),
     ),
     ("://", re.compile(r"(?<=://)[^\s/@:'\"]*:[^\s/@'\"]+(?=@)")),
 )

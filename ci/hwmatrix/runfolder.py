@@ -112,9 +112,7 @@ def accounts(lines: Iterable[Mapping[str, object]]) -> Accounts:
             parts[key] = _running(parts[key], None)
     still = tuple(part for key, part in parts.items() if key not in ended)
     open_units = {part.unit for part in still}
-    return Accounts(
-        closed=frozenset({key[0] for key in ended} - open_units | given_up), open=still
-    )
+    return Accounts(closed=frozenset({key[0] for key in ended} - open_units | given_up), open=still)
 
 
 def _opened(key: tuple[str, int, int], line: Mapping[str, object]) -> OpenPart:

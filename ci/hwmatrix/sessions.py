@@ -49,6 +49,8 @@ def register(root: Path) -> None:
             tags=[session.backend.value, session.tier],
         )
     _declare("lint-registrations", ["lint"], about="everything wrong with table and registrations")
+    if _is_json_listing():
+        nox.options.sessions = None
 
 
 def _refuse_taken_names(sessions: Sequence[SessionName]) -> None:
@@ -77,7 +79,12 @@ def _about(session: SessionName, table: Matrix) -> str:
 def _declare(name: str, command: Sequence[str], *, about: str, tags: Sequence[str] = ()) -> None:
     function = _command(command)
     function.__doc__ = about
-    nox.session(name=name, python=False, default=False, tags=list(tags))(function)
+    nox.session(name=name, python=False, default=_is_json_listing(), tags=list(tags))(function)
+
+
+def _is_json_listing() -> bool:
+    """Nox's JSON lists what a bare `nox` would run; asked for the list, tell of every session."""
+    return "--json" in sys.argv and not {"-l", "--list", "--list-sessions"}.isdisjoint(sys.argv)
 
 
 def _command(command: Sequence[str]) -> Callable[[nox.Session], None]:
@@ -91,7 +98,11 @@ def _command(command: Sequence[str]) -> Callable[[nox.Session], None]:
             "hwmatrix",
             *command,
             *session.posargs,
-            env={"PYTHONPATH": os.pathsep.join(path for path in paths if path)},
+            env={
+                "PYTHONPATH": os.pathsep.join(path for path in paths if path),
+                # Nox leaves its commands alone when it is killed: they watch for its end.
+                "HWMATRIX_PARENT": str(os.getpid()),
+            },
             external=True,
             log=False,
             stderr=None,  # nox would fold it into standard output, where --json goes

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import socket
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
@@ -28,7 +28,8 @@ class Platform:
     `sdpa` maps a kernel of scaled_dot_product_attention to the dtypes that it takes, or to the
     reason why the backend lacks it. `fp8_storage` are the 8-bit formats that casts are tested in;
     `fp8_matmul` is the one that the matrix unit multiplies, or empty with `no_fp8_matmul` as the
-    reason. `collectives` is the torch.distributed back end.
+    reason. `collectives` is the torch.distributed back end. `must_have` are the operators whose
+    absence is a fault; others are looked for in the torch at hand (`missing_kernel`).
     """
 
     backend: str
@@ -41,9 +42,7 @@ class Platform:
     dtypes: tuple[torch.dtype, ...] = ALL
     grouped_mm: tuple[torch.dtype, ...] = (torch.bfloat16,)
     no_grouped_mm: str = ""
-    int8_weight_only: str = ""
-    flex_attention: bool = True
-    notes: tuple[str, ...] = field(default=())
+    must_have: tuple[str, ...] = ()
 
 
 # AMD's gfx942 (MI300X, MI325X) multiplies the "fnuz" formats, gfx950 (MI350X, MI355X) OCP's.
@@ -68,6 +67,7 @@ PLATFORMS: Mapping[str, Platform] = {
         },
         fp8_storage=FP8,
         fp8_matmul="float8_e4m3fn",
+        must_have=("aten::_int_mm", "aten::_weight_int8pack_mm"),
         grouped_mm=(torch.float32, torch.bfloat16),
     ),
     "cuda": Platform(
@@ -77,7 +77,7 @@ PLATFORMS: Mapping[str, Platform] = {
         sdpa={"math": ALL, "flash": HALF, "efficient": ALL, "cudnn": HALF},
         fp8_storage=FP8,
         fp8_matmul="float8_e4m3fn",
-        int8_weight_only="torch has aten::_weight_int8pack_mm for CUDA only from 2.10 on",
+        must_have=("aten::_int_mm",),
     ),
     "amd": Platform(
         backend="amd",
@@ -87,7 +87,6 @@ PLATFORMS: Mapping[str, Platform] = {
         fp8_storage=FP8,
         fp8_matmul=AMD_FP8.get(_arch(), ""),
         no_fp8_matmul=f"{_arch() or 'an unnamed architecture'} is not one of {', '.join(AMD_FP8)}",
-        int8_weight_only="torch builds aten::_weight_int8pack_mm for CUDA, not for ROCm",
     ),
     "xpu": Platform(
         backend="xpu",
@@ -103,7 +102,6 @@ PLATFORMS: Mapping[str, Platform] = {
         fp8_storage=FP8,
         no_fp8_matmul="oneDNN's fp8 product is not in every torch build for XPU",
         no_grouped_mm="torch has no grouped product for XPU",
-        int8_weight_only="torch has no aten::_weight_int8pack_mm for XPU in every build",
     ),
 }
 
@@ -117,6 +115,16 @@ def _by_torch() -> str:
 BACKEND = os.environ.get("HWMATRIX_BACKEND") or _by_torch()
 PLATFORM = PLATFORMS[BACKEND]
 DEVICE = PLATFORM.device
+
+
+def missing_kernel(operator: str) -> str:
+    """Return why `operator` cannot be tested here, or nothing where it can or must be there."""
+    if operator in PLATFORM.must_have:
+        return ""
+    key = DEVICE.upper()  # torch's dispatcher calls ROCm CUDA too
+    if torch._C._dispatch_has_kernel_for_dispatch_key(operator, key):
+        return ""
+    return f"torch {torch.__version__} has no {operator} for {BACKEND}"
 
 
 def draw(*shape: int, seed: int, dtype: torch.dtype = torch.float64) -> torch.Tensor:

@@ -71,6 +71,7 @@ def run(request: SessionRequest, place: Place) -> int:
     Raises:
         HwMatrixError: what stopped the session before anything ran; its class has the status.
     """
+    began = time.monotonic()
     prepared = prepare(request, place)
     plan = prepared.plan
     if request.plan_only:
@@ -81,13 +82,10 @@ def run(request: SessionRequest, place: Place) -> int:
         return 0
     probe = backends.BACKENDS[plan.backend].probe(place.env)
     variant = _variant(prepared)
-    backends.check(
-        probe,
-        _runner_configs(prepared),
-        plan.backend,
-        session=plan.session,
-        toolkit=variant.toolkit,
-    )
+    configs = _runner_configs(prepared)
+    backends.check(probe, configs, plan.backend, session=plan.session, toolkit=variant.toolkit)
+    for config in configs:
+        probe = backends.fitting(probe, config)
     slots = backends.make_slots(
         probe,
         devices=max(unit.devices for unit in plan.mine),
@@ -96,7 +94,8 @@ def run(request: SessionRequest, place: Place) -> int:
         cores=backends.usable_cores(),
     )
     environment = _environment(request, variant, slots[0], place)
-    spec = _spec(request, prepared, environment, slots, place)
+    left_s = plan.setup_s - (time.monotonic() - began)
+    spec = _spec(request, prepared, environment, slots, place, left_s=left_s)
     screen.show_start(spec, environment, probe, place)
     return _execute(spec, request, place)
 
@@ -141,9 +140,16 @@ def _spec(
     environment: Environment,
     slots: Sequence[Slot],
     place: Place,
+    *,
+    left_s: float,
 ) -> RunSpec:
-    """Everything that the processes of the run need, in one value."""
+    """Everything that the processes of the run need, in one value.
+
+    `left_s` is what set-up has left of its time. The run starts processes of its own before the
+    first unit begins, so it gets at least a file's start-up allowance on top of its deadline.
+    """
     plan = prepared.plan
+    start_s = max(left_s, prepared.matrix.tiers[plan.tier].budget.startup_s)
     stamp = time.strftime("%Y%m%d-%H%M%S")
     run_id = f"{plan.session}-{stamp}-{os.getpid()}"
     fail_fast = plan.fail_fast and not request.continue_on_error
@@ -158,7 +164,7 @@ def _spec(
         selection=request.selects,
         fail_fast=fail_fast,
         max_failures=request.max_failures or (1 if fail_fast else 0),
-        deadline_s=planning.deadline_s(plan, prepared.matrix, slots=len(slots)),
+        deadline_s=start_s + planning.deadline_s(plan, prepared.matrix, slots=len(slots)),
         isolation=Isolation.SPAWN,
         preload=prepared.matrix.backends[plan.backend].preload,
         env=environment.env,
@@ -177,9 +183,11 @@ def _execute(spec: RunSpec, request: SessionRequest, place: Place) -> int:
             "HWMATRIX_STATE to another folder. Nothing was run."
         ) from error
     live = screen.live_view(spec, folder, place)
-    supervise.run(spec, env=place.env, tick=live.tick)
+    ending = supervise.run(spec, env=place.env, tick=live.tick)
     live.finish()
-    return screen.show_report(folder, place, as_json=request.json)
+    status = screen.show_report(folder, place, as_json=request.json)
+    # A shell, and the CI runner behind it, must see that a signal ended this, whatever the verdict.
+    return 128 + ending.signal if ending.signal else status
 
 
 def _point_latest(folder: Path) -> None:

@@ -25,7 +25,7 @@ from hwmatrix.errors import VisibilityError
 from hwmatrix.model import Backend, Device, Probe, TorchCheck
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from hwmatrix.backends.facts import Access
 
@@ -36,6 +36,14 @@ _NODES = "sys/class/kfd/kfd/topology/nodes"
 _VENDOR = "0x1002"
 _VRAM_HEAPS = {1, 2}  # HSA_HEAPTYPE_FRAME_BUFFER_PUBLIC and _PRIVATE
 _READ_WRITE = os.R_OK | os.W_OK
+
+
+_TORCH = TorchCheck(
+    version=("hip",),
+    never=("cuda",),
+    available="torch.cuda.is_available",
+    archs="torch.cuda.get_arch_list",
+)
 
 
 @dataclass(frozen=True)
@@ -56,12 +64,7 @@ class Amd:
     visibility: str = VISIBILITY
     rivals: tuple[str, ...] = rivals_of(VISIBILITY)
     env: Mapping[str, str] = field(default_factory=dict)
-    torch_check: TorchCheck = TorchCheck(
-        version=("hip",),
-        never=("cuda",),
-        available="torch.cuda.is_available",
-        archs="torch.cuda.get_arch_list",
-    )
+    torch_check: TorchCheck = _TORCH
     host: str = "a machine with AMD GPUs"
 
     def probe(self, env: Mapping[str, str], root: Path = Path("/")) -> Probe:
@@ -237,7 +240,7 @@ def _second_level(
     upper: tuple[str, str],
     rocr: str | None,
     positions: tuple[int, ...],
-    names: list[tuple[str]] | list[tuple[str, ...]],
+    names: Sequence[tuple[str, ...]],
 ) -> tuple[int, ...]:
     variable, value = upper
     try:

@@ -58,6 +58,9 @@ def ranks(count: int, arch: str, memory_gib: float) -> tuple[Device, ...]:
     )
 
 
+_TORCH = TorchCheck(never=("cuda", "hip", "xpu"))
+
+
 @dataclass(frozen=True)
 class Cpu:
     """The machine itself; `machine` is `platform.machine`, another in tests."""
@@ -67,7 +70,7 @@ class Cpu:
     visibility: str = ""
     rivals: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
-    torch_check: TorchCheck = TorchCheck(never=("cuda", "hip", "xpu"))
+    torch_check: TorchCheck = _TORCH
     host: str = "any machine"
 
     def probe(self, env: Mapping[str, str], root: Path = Path("/")) -> Probe:

@@ -27,6 +27,14 @@ VISIBILITY = "CUDA_VISIBLE_DEVICES"
 _ORDER = "CUDA_DEVICE_ORDER"
 
 
+_TORCH = TorchCheck(
+    version=("cuda",),
+    never=("hip",),
+    available="torch.cuda.is_available",
+    archs="torch.cuda.get_arch_list",
+)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Instance:
     """One MIG instance."""
@@ -82,12 +90,7 @@ class Cuda:
     visibility: str = VISIBILITY
     rivals: tuple[str, ...] = rivals_of(VISIBILITY)
     env: Mapping[str, str] = field(default_factory=lambda: {_ORDER: "PCI_BUS_ID"})
-    torch_check: TorchCheck = TorchCheck(
-        version=("cuda",),
-        never=("hip",),
-        available="torch.cuda.is_available",
-        archs="torch.cuda.get_arch_list",
-    )
+    torch_check: TorchCheck = _TORCH
     host: str = "a machine with NVIDIA GPUs"
 
     def probe(self, env: Mapping[str, str], root: Path = Path("/")) -> Probe:

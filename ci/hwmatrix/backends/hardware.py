@@ -91,15 +91,15 @@ def _list(devices: tuple[Device, ...]) -> str:
 
 def _driver_too_old(probe: Probe, toolkit: str) -> list[str]:
     known = probe.driver.partition("(CUDA ")[2].partition(".")[0]
-    if not known.isdigit() or int(known) >= int(toolkit.split(".", maxsplit=1)[0]):
+    wanted = toolkit.partition(".")[0]
+    if not known.isdigit() or int(known) >= int(wanted):
         return []
-    return [
-        (
-            f"the driver is too old: {probe.driver}, and this variant's torch is built for CUDA "
-            f"{toolkit}. Install a driver that supports CUDA {toolkit.split('.', maxsplit=1)[0]}, or choose a "
-            "variant of an older toolkit."
-        )
-    ]
+    line = (
+        f"the driver is too old: {probe.driver}, and this variant's torch is built for CUDA "
+        f"{toolkit}. Install a driver that supports CUDA {wanted}, or choose a variant of an older "
+        "toolkit."
+    )
+    return [line]
 
 
 def _message(probe: Probe, lines: list[str], backend: Backend, session: str) -> str:

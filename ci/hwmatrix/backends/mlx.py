@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
+_GPU = Device(key="apple-gpu", token=str(0), name="Apple GPU", arch="apple")
+_TORCH = TorchCheck(never=("cuda", "hip", "xpu"), available="torch.backends.mps.is_available")
+
+
 @dataclass(frozen=True)
 class Mlx:
     """Apple's GPU; `system` and `machine` are `platform`'s, others in tests."""
@@ -24,9 +28,7 @@ class Mlx:
     visibility: str = ""
     rivals: tuple[str, ...] = rivals_of("")
     env: Mapping[str, str] = field(default_factory=dict)
-    torch_check: TorchCheck = TorchCheck(
-        never=("cuda", "hip", "xpu"), available="torch.backends.mps.is_available"
-    )
+    torch_check: TorchCheck = _TORCH
     host: str = "macOS on Apple silicon"
 
     def probe(self, env: Mapping[str, str], root: Path = Path("/")) -> Probe:
@@ -34,9 +36,8 @@ class Mlx:
         del env, root
         here = f"{self.system} on {self.machine}"
         found = (self.system, self.machine) == ("Darwin", "arm64")
-        device = Device(key="apple-gpu", token="0", name="Apple GPU", arch="apple")
         return Probe(
             backend=self.backend,
-            devices=(device,) if found else (),
+            devices=(_GPU,) if found else (),
             looked_for=(f"macOS on arm64: this is {here}",),
         )

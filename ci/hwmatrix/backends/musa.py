@@ -21,6 +21,13 @@ VISIBILITY = "MUSA_VISIBLE_DEVICES"
 _READ_WRITE = os.R_OK | os.W_OK
 
 
+_TORCH = TorchCheck(
+    never=("cuda", "hip", "xpu"),
+    modules=("torch_musa",),
+    available="torch.musa.is_available",
+)
+
+
 @dataclass(frozen=True)
 class Musa:
     """Moore Threads GPUs; `access` is `os.access`, another in tests."""
@@ -30,11 +37,7 @@ class Musa:
     visibility: str = VISIBILITY
     rivals: tuple[str, ...] = rivals_of(VISIBILITY)
     env: Mapping[str, str] = field(default_factory=dict)
-    torch_check: TorchCheck = TorchCheck(
-        never=("cuda", "hip", "xpu"),
-        modules=("torch_musa",),
-        available="torch.musa.is_available",
-    )
+    torch_check: TorchCheck = _TORCH
     host: str = "a machine with Moore Threads GPUs"
 
     def probe(self, env: Mapping[str, str], root: Path = Path("/")) -> Probe:

@@ -31,6 +31,13 @@ _MAPPING_ROW = re.compile(r"\s*(\d+)\s+(\d+)\s+(\d+)\s+(\S.*?)\s*$")
 _CAPACITY = re.compile(r"^\s*(?:HBM|DDR) Capacity\(MB\)\s*:\s*(\d+)", re.MULTILINE)
 
 
+_TORCH = TorchCheck(
+    never=("cuda", "hip", "xpu"),
+    modules=("torch_npu",),
+    available="torch.npu.is_available",
+)
+
+
 @dataclass(frozen=True)
 class Npu:
     """Ascend NPUs; `access` and `tool` are the system's, others in tests."""
@@ -41,11 +48,7 @@ class Npu:
     visibility: str = VISIBILITY
     rivals: tuple[str, ...] = rivals_of(VISIBILITY)
     env: Mapping[str, str] = field(default_factory=dict)
-    torch_check: TorchCheck = TorchCheck(
-        never=("cuda", "hip", "xpu"),
-        modules=("torch_npu",),
-        available="torch.npu.is_available",
-    )
+    torch_check: TorchCheck = _TORCH
     host: str = "a machine with Ascend NPUs"
 
     def probe(self, env: Mapping[str, str], root: Path = Path("/")) -> Probe:

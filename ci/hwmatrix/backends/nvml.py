@@ -61,15 +61,15 @@ class Nvml:
 
     def __init__(self) -> None:
         """Load the library; OSError when there is none."""
-        problems = []
+        first: OSError | None = None
         for name in LIBRARIES:
             try:
                 self._library = ctypes.CDLL(name)
-            except OSError as error:
-                problems.append(str(error))
+            except OSError as error:  # noqa: PERF203 - three names at most
+                first = first or error
             else:
                 return
-        raise OSError(problems[0])
+        raise first or OSError(LIBRARIES[0])
 
     def call(self, name: str, *arguments: object) -> None:
         """Call `name`; raise NvmlError unless it returns success."""
@@ -177,7 +177,7 @@ def read() -> dict[str, object]:
     for index in range(count):
         try:
             gpus.append(_gpu(nvml, index))
-        except NvmlError as error:
+        except NvmlError as error:  # noqa: PERF203 - a handful of GPUs
             problems.append(f"GPU {index}: {error}")
     return answer
 

@@ -40,6 +40,14 @@ _ARCHS = {  # PCI ids as Linux lists them, include/drm/intel/pciids.h
 _TWO_TILES = range(0x0BD5, 0x0BD9)  # Max 1550 and its kin; Max 1100 has one
 
 
+_TORCH = TorchCheck(
+    version=("xpu",),
+    never=("cuda", "hip"),
+    available="torch.xpu.is_available",
+    archs="torch.xpu.get_arch_list",
+)
+
+
 @dataclass(frozen=True)
 class Xpu:
     """Intel GPUs and tiles; `access` and `tool` are the system's, others in tests."""
@@ -50,12 +58,7 @@ class Xpu:
     visibility: str = VISIBILITY
     rivals: tuple[str, ...] = rivals_of(VISIBILITY)
     env: Mapping[str, str] = field(default_factory=lambda: {"ZE_ENABLE_PCI_ID_DEVICE_ORDER": "1"})
-    torch_check: TorchCheck = TorchCheck(
-        version=("xpu",),
-        never=("cuda", "hip"),
-        available="torch.xpu.is_available",
-        archs="torch.xpu.get_arch_list",
-    )
+    torch_check: TorchCheck = _TORCH
     host: str = "a machine with Intel GPUs"
 
     def probe(self, env: Mapping[str, str], root: Path = Path("/")) -> Probe:
@@ -163,11 +166,11 @@ def _tiles(node: Path, env: Mapping[str, str]) -> list[Device]:
 
 def _visible(devices: list[Device], env: Mapping[str, str]) -> tuple[Device, ...]:
     for name in _SELECTORS:
-        value = env.get(name, "*:*")
-        if value.strip().lower() not in _SELECT_ALL:
+        selector = env.get(name, "*:*")
+        if selector.strip().lower() not in _SELECT_ALL:
             raise VisibilityError(
-                f"{name}={value} hides devices on a level of its own, which hwmatrix cannot carry "
-                f"over to {VISIBILITY}. Unset it and name the devices in {VISIBILITY}."
+                f"{name}={selector} hides devices on a level of its own, which hwmatrix "
+                f"cannot carry over to {VISIBILITY}. Unset it and name the devices in {VISIBILITY}."
             )
     value = env.get(VISIBILITY)
     if value is None or "." not in value:

@@ -14,6 +14,7 @@ import json
 import sys
 import traceback
 from pathlib import Path
+from typing import Any
 
 KINDS = ("cuda", "hip", "xpu")
 TOOLS = ("pytest", "xdist", "pytest_timeout")
@@ -28,7 +29,10 @@ def main(question: dict[str, object]) -> dict[str, object]:
         "tools": _tools(),
     }
     try:
-        answer.update(_quick() if question.get("quick") else _full(question))
+        if question.get("quick"):
+            answer.update(_quick())
+        else:
+            _ask_torch(question, answer)
     except ModuleNotFoundError as error:
         answer["error"] = f"No module named {error.name!r}"
     except BaseException as error:  # noqa: BLE001 - torch's import raises whatever a driver does
@@ -38,7 +42,7 @@ def main(question: dict[str, object]) -> dict[str, object]:
 
 
 def _distributions() -> dict[str, str]:
-    found = {}
+    found: dict[str, str] = {}
     for item in importlib.metadata.distributions():
         name = item.metadata["Name"]
         if name:
@@ -52,7 +56,7 @@ def _tools() -> dict[str, str]:
     for name in TOOLS:
         try:
             importlib.import_module(name)
-        except BaseException as error:  # noqa: BLE001 - any failure is the answer
+        except BaseException as error:  # noqa: BLE001, PERF203 - any failure is the answer
             reasons[name] = f"{type(error).__name__}: {error}"
         else:
             reasons[name] = ""
@@ -71,28 +75,23 @@ def _quick() -> dict[str, object]:
     return {"torch": str(namespace["__version__"]), "file": spec.origin, "version": facts}
 
 
-def _full(question: dict[str, object]) -> dict[str, object]:
+def _ask_torch(question: dict[str, object], answer: dict[str, object]) -> None:
+    """Add the facts to `answer` as they come, so that those before a failure are kept."""
     torch = importlib.import_module("torch")
+    answer["torch"], answer["file"] = str(torch.__version__), str(torch.__file__)
+    answer["version"] = {kind: getattr(torch.version, kind, None) for kind in KINDS}
     modules = question.get("modules")
     for name in modules if isinstance(modules, list) else []:
         importlib.import_module(name)
-    version = torch.version
-    answer: dict[str, object] = {
-        "torch": str(torch.__version__),
-        "file": str(torch.__file__),
-        "version": {kind: getattr(version, kind, None) for kind in KINDS},
-    }
-    for key in ("available", "archs"):
-        dotted = question.get(key)
-        if dotted:
-            value = _call(str(dotted))
-            answer[key] = bool(value) if key == "available" else [str(item) for item in value]
-    return answer
+    if question.get("available"):
+        answer["available"] = bool(_call(str(question["available"])))
+    if question.get("archs"):
+        answer["archs"] = [str(item) for item in _call(str(question["archs"]))]
 
 
-def _call(dotted: str):  # noqa: ANN202 - what torch returns
+def _call(dotted: str) -> Any:  # noqa: ANN401 - what torch returns
     parts = dotted.split(".")
-    value = importlib.import_module(parts[0])
+    value: Any = importlib.import_module(parts[0])
     for part in parts[1:]:
         value = getattr(value, part)
     return value()

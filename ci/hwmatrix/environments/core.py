@@ -7,12 +7,13 @@ hwmatrix lie nox's own packages), and it can be named by a .pth file or by PYTHO
 from __future__ import annotations
 
 import csv
+import hashlib
 import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import hwmatrix
+from hwmatrix import model
 from hwmatrix.environments.guard import too_old
 from hwmatrix.errors import EnvironmentBuildError
 
@@ -24,7 +25,7 @@ PTH_NAME = "hwmatrix_core.pth"
 
 def package_folder() -> Path:
     """Return the folder of the running hwmatrix package."""
-    return Path(hwmatrix.__file__).resolve().parent
+    return Path(model.__file__).resolve().parent
 
 
 def link(name: Path, target: Path) -> None:
@@ -53,6 +54,16 @@ def link_core(folder: Path) -> Path:
     core = folder / "core"
     link(core / "hwmatrix", package_folder())
     return core
+
+
+def overlay_name(overlay: Path, have: Mapping[str, str]) -> str:
+    """Return a name for the view of `overlay`: another for other contents or another Python.
+
+    So a view is only ever added to, and sessions side by side do not disturb each other.
+    """
+    contents = sorted(path.name for path in overlay.glob("*.dist-info"))
+    text = repr((str(overlay.resolve()), contents, sorted(have.items())))
+    return f"overlay-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 
 def link_overlay(overlay: Path, view: Path, have: Mapping[str, str]) -> tuple[str, ...]:

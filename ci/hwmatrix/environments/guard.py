@@ -13,16 +13,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hwmatrix.codec import from_plain
-from hwmatrix.environments.running import redact
+from hwmatrix.environments.faults import redact
 from hwmatrix.errors import GuardError
 
 if TYPE_CHECKING:
-
     from hwmatrix.model import Device, TorchCheck, Variant
 
 LIMIT_S = 300.0
 """A cold import of torch from a network disk, then a first touch of eight GPUs."""
 
+_REAP_S = 2.0
 _MARK = "HWMATRIX:"
 _DISTRIBUTIONS = {
     "pytest": "pytest",
@@ -99,8 +99,7 @@ def ask(
             "device's driver hangs. Try `import torch` there by hand."
         ) from None
     finally:
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
+        _sweep(process)
     text = output.decode("utf-8", "replace")
     for line in text.splitlines():
         if line.startswith(_MARK):
@@ -110,6 +109,16 @@ def ask(
         f"{python} ended with status {process.returncode} when asked which torch it has. It said: "
         f"{last or 'nothing'}"
     )
+
+
+def _sweep(process: subprocess.Popen[bytes]) -> None:
+    """End what is left of the child's process group; one stuck in the driver is left behind."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(timeout=_REAP_S)
+    if process.stdout is not None:
+        process.stdout.close()
 
 
 def inspect(
@@ -143,6 +152,11 @@ def inspect(
         (faults if exact else notes).append(text)
     if answer.error:
         faults.append(f"importing {', '.join(('torch', *check.modules))} fails: {answer.error}")
+    if exact and not Path(answer.file).is_relative_to(answer.prefix):
+        raise GuardError(
+            f"{where} imports torch from {answer.file}, outside its own folder: PYTHONPATH or a "
+            ".pth file puts that first. Unset it for this session."
+        )
     if faults:
         raise OtherBuildError(
             f"{where}: {'; '.join(faults)}. It was found in {answer.file}. {_advice(exact=exact)}"

@@ -1,15 +1,16 @@
-"""Runs installer commands: output to a log, progress to the person, a limit, a reason on failure."""
+"""Runs installer commands: output to a log, progress to the person, a limit, a reason."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import re
 import signal
 import subprocess
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
+from hwmatrix.environments.faults import likely, redact
 from hwmatrix.errors import EnvironmentBuildError
 
 if TYPE_CHECKING:
@@ -26,63 +27,6 @@ _POLL_S = 0.2
 _SAY_EVERY_S = 20.0
 _TAIL_LINES = 12
 _GRACE_S = 5.0
-
-_REASONS = (
-    (
-        r"ensurepip is not|No module named ensurepip",
-        (
-            "this Python has no ensurepip. On Debian and Ubuntu install the package "
-            "python3-venv (or python3.X-venv for another version), or put uv on PATH"
-        ),
-    ),
-    (
-        r"No space left on device|Disk quota exceeded",
-        (
-            "the disk is full: make room, or move the "
-            "installer's cache (PIP_CACHE_DIR, UV_CACHE_DIR) and the project's .hwmatrix elsewhere"
-        ),
-    ),
-    (
-        r"DO NOT MATCH THE HASHES|[Hh]ash mismatch",
-        (
-            "a file does not have the hash that was "
-            "promised: the index serves another file, or a proxy changed it. Nothing of it was kept"
-        ),
-    ),
-    (
-        r"CERTIFICATE_VERIFY_FAILED|invalid peer certificate|SSLError",
-        ("the index's certificate is not trusted: set PIP_CERT (it is handed on to uv)"),
-    ),
-    (
-        (
-            r"No matching distribution|no version of|No solution found|ResolutionImpossible|has no wheels"
-            r"|not found in the (package registry|provided package locations)"
-        ),
-        (
-            "the index has no build that fits this Python, this machine and the pins: either a package "
-            "wants another torch than the table pins, or the wheel does not exist for this Python "
-            "(HWMATRIX_PYTHON chooses another), or the index is the wrong one"
-        ),
-    ),
-    (
-        (
-            r"Connection refused|NewConnectionError|Name or service|name resolution|Max retries|"
-            r"timed out|TimeoutError|error sending request|Failed to fetch|Could not connect|HTTP Error|"
-            r"HTTP status|[45]\d\d (Client|Server) Error"
-        ),
-        (
-            "the index cannot be reached or does not answer. Check the network, or name a mirror: "
-            "HWMATRIX_TORCH_INDEX for torch, PIP_INDEX_URL for the rest"
-        ),
-    ),
-    (
-        r"Permission denied|EACCES",
-        (
-            "no permission to write: check the owner of the project's "
-            ".hwmatrix folder and of the installer's cache"
-        ),
-    ),
-)
 
 
 def limit_s(env: Mapping[str, str]) -> float:
@@ -113,8 +57,8 @@ def run_step(
     log: Path,
     say: Callable[[str], None],
     limit_s: float,
-) -> None:
-    """Run one step to its end; its output is appended to `log`.
+) -> str:
+    """Return the output of one step, run to its end; it is appended to `log` too.
 
     The step leads a process session of its own, which is ended with it whatever happens here.
 
@@ -140,8 +84,9 @@ def run_step(
             raise EnvironmentBuildError(
                 f"cannot {step.title}: {step.command[0]} does not start ({error.strerror})."
             ) from None
+    last = partial(_last_line, log, start)
     try:
-        finished = _wait(process, step, log, start, say, limit_s)
+        finished = _wait(process, step.title, last, say=say, limit=limit_s)
     finally:
         _end(process)
     if not finished:
@@ -149,13 +94,14 @@ def run_step(
     if process.returncode:
         found = f"exit status {process.returncode}"
         raise EnvironmentBuildError(_failure(step, log, start, found))
+    return "\n".join(_lines(log, start))
 
 
 def _wait(
     process: subprocess.Popen[bytes],
-    step: Step,
-    log: Path,
-    start: int,
+    title: str,
+    last_line: Callable[[], str],
+    *,
     say: Callable[[str], None],
     limit: float,
 ) -> bool:
@@ -170,8 +116,11 @@ def _wait(
             return False
         if now - said >= _SAY_EVERY_S:
             said = now
-            last = (_lines(log, start) or [""])[-1]
-            say(f"{step.title}: {now - began:.0f} s so far. {last[:120]}".rstrip())
+            say(f"{title}: {now - began:.0f} s so far. {last_line()}".rstrip())
+
+
+def _last_line(log: Path, start: int) -> str:
+    return (_lines(log, start) or [""])[-1].strip()[:120]
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -200,15 +149,9 @@ def _lines(log: Path, start: int) -> list[str]:
     return [redact(line.rstrip()) for line in text.replace("\r", "\n").splitlines() if line.strip()]
 
 
-def redact(text: str) -> str:
-    """Return `text` without the user and password of any address in it."""
-    return re.sub(r"(\w+://)[^/\s@]+@", r"\1***@", text)
-
-
 def _failure(step: Step, log: Path, start: int, found: str) -> str:
     lines = _lines(log, start)
-    text = "\n".join(lines)
-    reason = next((todo for pattern, todo in _REASONS if re.search(pattern, text)), "")
+    reason = likely("\n".join(lines))
     source = f" (from {redact(step.index)})" if step.index else ""
     said = f" The installer said: {' / '.join(lines[-_TAIL_LINES:])}" if lines else ""
     advice = f" Likely: {reason}." if reason else ""

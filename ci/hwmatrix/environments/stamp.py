@@ -1,4 +1,4 @@
-"""The stamp: which inputs an environment was made from, written last, so that a torn build has none.
+"""The stamp: which inputs an environment was made from. A torn build has none: it comes last.
 
 The folder's name carries the hash of the inputs; a lock beside it lets one session build while
 others wait.

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from hwmatrix.errors import EnvironmentBuildError
+from hwmatrix.environments.pinning import normal, pins
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -38,12 +38,16 @@ class Installer:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Step:
-    """One command: what it is for, its words, the variables it gets on top of a clean set."""
+    """One command: what it is for, its words, the variables it gets on top of a clean set.
+
+    `pinned` marks the step that chooses the build of torch.
+    """
 
     title: str
     command: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict)
     index: str = ""
+    pinned: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,11 +56,6 @@ class TorchSource:
 
     index: str = ""
     links: str = ""
-
-
-def pins(variant: Variant) -> tuple[str, ...]:
-    """Return `torch==X+label` and the companions, which come from the same index."""
-    return (f"torch=={variant.torch}", *variant.companions)
 
 
 def torch_index(variant: Variant, env: Mapping[str, str]) -> tuple[str, str]:
@@ -100,7 +99,7 @@ def _satisfies(filename: str, pin: str, python: tuple[int, int]) -> bool:
     """Whether a wheel's name is that of the pin, for this Python and machine."""
     match = _WHEEL.fullmatch(filename.replace("%2B", "+").replace("%2b", "+"))
     name, _, version = pin.partition("==")
-    if match is None or _normal(match["name"]) != _normal(name) or match["version"] != version:
+    if match is None or normal(match["name"]) != normal(name) or match["version"] != version:
         return False
     tag = f"cp{python[0]}{python[1]}"
     fits_python = any(
@@ -117,31 +116,6 @@ def _older(tag: str, python: tuple[int, int]) -> bool:
     return tag.startswith("cp3") and tag[3:].isdigit() and (3, int(tag[3:])) <= python
 
 
-def _normal(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()
-
-
-def constraint_lines(variant: Variant, files: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the pins, then every other line of the given constraint files (path: content).
-
-    Lines of theirs about a pinned package are left out: the table alone says which torch.
-    """
-    held = {_normal(re.split(r"[=<>!~ \[;@]", pin, maxsplit=1)[0]) for pin in pins(variant)}
-    lines = list(pins(variant))
-    for path, content in files.items():
-        for raw in content.splitlines():
-            line = raw.split(" #")[0].strip()
-            if not line or line.startswith("#"):
-                continue
-            option = re.fullmatch(r"(-[cr]|--constraint|--requirement)[ =](.+)", line)
-            if option:
-                line = f"-c {Path(path).parent / option[2].strip()}"
-            elif _normal(re.split(r"[=<>!~ \[;@]", line, maxsplit=1)[0]) in held:
-                continue
-            lines.append(line)
-    return tuple(lines)
-
-
 def plan(
     variant: Variant,
     *,
@@ -155,6 +129,8 @@ def plan(
 ) -> tuple[Step, ...]:
     """Return the steps, in order, that make `folder` the environment of `variant`."""
     python = str(folder / "bin/python")
+    venv: tuple[str, ...]
+    install: tuple[str, ...]
     if installer.kind == "uv":
         venv = (installer.program, "venv", "--python", base_python, str(folder))
         install = (installer.program, "pip", "install", "--python", python)
@@ -162,9 +138,11 @@ def plan(
         venv = (base_python, "-m", "venv", str(folder))
         install = (python, "-m", "pip", "install")
     name, wanted = variant.name, pins(variant)
+    torch_command: tuple[str, ...]
+    torch_env: dict[str, str] = {}
     if source.links:
         offline = ("--no-index", "--no-deps", "--find-links", source.links)
-        torch_command, torch_env = (*install, *offline, *wanted), {}
+        torch_command = (*install, *offline, *wanted)
     else:
         torch_command = (*install, *wanted)
         torch_env = {**_network(installer, settings), **_index(installer, source.index)}
@@ -176,6 +154,7 @@ def plan(
             command=torch_command,
             env=torch_env,
             index=source.index,
+            pinned=True,
         ),
         Step(
             title=f"install {requirements.name}, with torch held at {variant.torch}",
@@ -236,30 +215,3 @@ def _default_index(installer: Installer, settings: PipSettings) -> dict[str, str
             "UV_INDEX_STRATEGY": "unsafe-best-match" if extra else "",
         }
     return {name: value for name, value in given.items() if value}
-
-
-def read_requirements(root: Path, variant: Variant) -> tuple[Path, dict[str, str]]:
-    """Return the variant's requirements file, and it and all files that it names (path: content).
-
-    Raises:
-        EnvironmentBuildError: one of them is missing or cannot be read.
-    """
-    start = root / variant.requirements
-    contents: dict[str, str] = {}
-    todo = [start]
-    while todo:
-        path = todo.pop(0)
-        if str(path) in contents:
-            continue
-        try:
-            contents[str(path)] = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise EnvironmentBuildError(
-                f"{variant.name}: cannot read {path}: {error}. The table names it as requirements "
-                "of this variant; each variant has requirements/<variant>.in."
-            ) from None
-        for line in contents[str(path)].splitlines():
-            option = re.fullmatch(r"(-[cr]|--constraint|--requirement)[ =](.+)", line.strip())
-            if option:
-                todo.append(path.parent / option[2].split(" #")[0].strip())
-    return start, contents

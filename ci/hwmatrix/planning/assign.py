@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -129,23 +130,21 @@ class _Names:
     def _unknown_name(self, registration: Registration) -> NameProblem:
         backend, name = registration.backend, registration.suite
         own = self.by_name[backend]
-        hint = close_match(name, tuple(own))
-        elsewhere = [b.value for b, names in self.by_name.items() if name in names]
-        if elsewhere:
-            hint = f"It is a suite of {', '.join(sorted(elsewhere))}. {hint}".rstrip()
+        near = _nearest(name, own)
+        elsewhere = sorted(b.value for b, names in self.by_name.items() if name in names)
+        hints = [
+            f"It is a suite of {', '.join(elsewhere)}." if elsewhere else "",
+            close_match(name, tuple(own)),
+            "" if own else f"{self.matrix.path} declares no suite for {backend}.",
+        ]
         return _at(
             registration,
             "unknown-suite",
             f"{backend} has no suite {name!r}.",
-            allowed=hint if own else f"{hint} {self.matrix.path} declares no suite for {backend}.",
+            allowed=" ".join(hint for hint in hints if hint),
             todo=f"Suites are declared in {self.matrix.path}.",
-            suite=self._nearest(name, own),
+            suite=own[near].name if near else "",
         )
-
-    @staticmethod
-    def _nearest(name: str, own: Mapping[str, Suite]) -> str:
-        hint = close_match(name, tuple(own))
-        return next((s.name for key, s in own.items() if hint.endswith(f"{key!r}?")), "")
 
     def _by_shape(self, registration: Registration, problems: list[NameProblem]) -> Suite | None:
         stage, shape = registration.stage, registration.runner_config
@@ -185,25 +184,31 @@ def _ambiguous(registration: Registration, fitting: Sequence[Suite], matrix: Mat
 def _unknown_shape(registration: Registration, own: Sequence[Suite], matrix: Matrix) -> NameProblem:
     """Tell which half is wrong: the stage, the runner config, or only the pair."""
     stage, shape = registration.stage, registration.runner_config
-    tiers = {suite.tier for suite in own}
-    of_stage = {suite.runner_config for suite in own if suite.tier == stage}
+    tiers = sorted({suite.tier for suite in own})
+    tier = stage if stage in tiers else _nearest(stage, tiers)
+    shapes = sorted({suite.runner_config for suite in own if suite.tier == tier})
     if stage not in tiers:
-        allowed = [close_match(stage, sorted(tiers)), _list("Its stages with suites", tiers)]
+        allowed = [close_match(stage, tiers), _list("Its stages with suites", tiers)]
     else:
-        allowed = [close_match(shape, sorted(of_stage)), _list("Runner configs there", of_stage)]
-    near = [s for s in own if s.tier == stage]
+        allowed = [close_match(shape, shapes), _list("Runner configs there", shapes)]
     return _at(
         registration,
         "unknown-suite",
         f"{registration.backend} has no suite with stage {stage!r} and runner_config {shape!r}.",
         allowed=" ".join(part for part in allowed if part),
         todo=f"Suites are declared in {matrix.path}.",
-        suite=near[0].name if near else "",
+        suite=next((suite.name for suite in own if suite.tier == tier), ""),
     )
 
 
-def _list(what: str, names: Iterable[str]) -> str:
-    return f"{what}: {', '.join(sorted(names)) or 'none'}."
+def _nearest(name: str, allowed: Iterable[str]) -> str:
+    """Return the one of `allowed` that `close_match` would offer, or an empty string."""
+    found = difflib.get_close_matches(name, list(allowed), n=1, cutoff=0.6)
+    return found[0] if found else ""
+
+
+def _list(what: str, names: Sequence[str]) -> str:
+    return f"{what}: {', '.join(names) or 'none'}."
 
 
 def _check_nightly(

@@ -91,16 +91,17 @@ class Frame:
     table: str
 
     @property
-    def tightest(self) -> RunnerConfig:
-        """The runner config whose jobs may take least."""
-        return min(self.configs, key=lambda config: (config.max_job_minutes, config.name))
+    def host(self) -> RunnerConfig:
+        """The runner config whose job runs all of it: the widest, of those the tightest."""
+        return min(self.configs, key=lambda c: (-c.devices, c.max_job_minutes, c.name))
 
 
 def frame_of(matrix: Matrix, session: SessionName, suites: Iterable[Suite]) -> Frame:
     """Return the frame for `suites` of a session.
 
-    With several runner configs the machine is the largest of them, and its slots are as wide as
-    the widest: one machine must be able to run every unit.
+    With several runner configs one machine must be able to run every unit: its slots are as wide
+    as the widest config, and it has as many as the config with most devices in all gives. (CI
+    gives each suite its own jobs, with --suite, and then there is one config.)
     """
     names = dict.fromkeys(suite.runner_config for suite in suites)
     configs = tuple(matrix.runner_configs[name] for name in names)
@@ -125,7 +126,7 @@ def check_shards(units: Sequence[Unit], frame: Frame, shards: int) -> list[Probl
             problems.append(
                 Problem(
                     path=frame.table,
-                    line=frame.tightest.line,
+                    line=frame.host.line,
                     found=f"{frame.session.name}: shard {shard} of {shards} {fault[0]}",
                     todo=fault[1],
                     rule="nesting",
@@ -141,12 +142,12 @@ def _shard_fault(mine: Sequence[Unit], frame: Frame, shards: int) -> tuple[str, 
     if longest.budget_s > run_s:
         found = f"may run {run_s:.0f} s; the budget of {longest.id} is {longest.budget_s:.0f} s."
         return found, "Raise the tier's factor to 1 at least."
-    allowed_s = frame.tightest.max_job_minutes * 60
+    allowed_s = frame.host.max_job_minutes * 60
     if frame.setup_s + run_s <= allowed_s:
         return None
     found = (
         f"may take {frame.setup_s + run_s:.0f} s (set-up {frame.setup_s:.0f} s, run {run_s:.0f} "
-        f"s); a job on {frame.tightest.name} may take {allowed_s:.0f} s."
+        f"s); a job on {frame.host.name} may take {allowed_s:.0f} s."
     )
     if frame.setup_s + run_deadline_s([longest], 1, frame.tier) > allowed_s:
         todo = f"{longest.id} alone does not fit: split the file or raise max_job_minutes."

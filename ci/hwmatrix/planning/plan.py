@@ -74,8 +74,6 @@ def make_plan(
     )
     frame = frame_of(matrix, session, chosen)
     _raise(check_shards(units, frame, shards))
-    mine = [unit for unit in units if unit.shard == shard]
-    expected = (w for w, unit in zip(weights, units, strict=True) if unit.shard == shard)
     plan = Plan(
         session=session.name,
         backend=session.backend,
@@ -91,10 +89,19 @@ def make_plan(
         fail_fast=frame.tier.fail_fast,
         slots=frame.slots,
         setup_s=frame.setup_s,
-        makespan_s=makespan_s(expected, frame.slots),
-        deadline_s=frame.setup_s + run_deadline_s(mine, frame.slots, frame.tier),
     )
-    return dataclasses.replace(plan, hash=_hash(plan, matrix, frame, weights))
+    return _timed(plan, matrix, frame, weights)
+
+
+def _timed(plan: Plan, matrix: Matrix, frame: Frame, weights: Sequence[float]) -> Plan:
+    """Return the plan with its hash, and with the times of this machine's shard."""
+    mine = (w for w, unit in zip(weights, plan.units, strict=True) if unit.shard == plan.shard)
+    return dataclasses.replace(
+        plan,
+        hash=_hash(plan, matrix, frame, weights),
+        makespan_s=makespan_s(mine, frame.slots),
+        deadline_s=frame.setup_s + run_deadline_s(plan.mine, frame.slots, frame.tier),
+    )
 
 
 def _raise(problems: Sequence[Problem]) -> None:
@@ -134,11 +141,11 @@ def _hash(plan: Plan, matrix: Matrix, frame: Frame, weights: Sequence[float]) ->
     }
     backend = matrix.backends[plan.backend]
     facts = {
-        "plan": {key: codec.to_plain(value) for key, value in shared.items()},
+        "plan": shared,
         "weights_s": list(weights),
-        "variant": codec.to_plain(backend.variants.get(plan.variant)),
+        "variant": backend.variants.get(plan.variant),
         "preload": list(backend.preload),
-        "budget": codec.to_plain(frame.tier.budget),
+        "budget": frame.tier.budget,
         "runners": [_facts(config, plan.backend) for config in frame.configs],
     }
     return hashlib.sha256(codec.dumps(facts).encode("utf-8")).hexdigest()[:_HASH_DIGITS]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -98,7 +99,7 @@ def _draft(
 ) -> Draft:
     files = sorted(members, key=lambda r: r.path)
     tier = matrix.tiers[suite.tier]
-    est_s = sum(r.est_s for r in files)
+    est_s = float(sum(r.est_s for r in files))  # 10 and 10.0 must not differ in the hash
     unit = Unit(
         id=unit_id(suite.name, name),
         suite=suite.name,
@@ -112,5 +113,12 @@ def _draft(
         env={**matrix.backends[suite.backend].env, **tier.env, **suite.env},
         isolation=suite.isolation,
     )
-    weight_s = sum(history.get((suite.backend, suite.name, r.path), r.est_s) for r in files)
+    weight_s = float(
+        sum(_seconds(history.get((suite.backend, suite.name, r.path)), r.est_s) for r in files)
+    )
     return Draft(unit=unit, weight_s=weight_s, registrations=tuple(files))
+
+
+def _seconds(measured: float | None, est_s: float) -> float:
+    """Return the measured time where it is one; a file of history may hold anything."""
+    return measured if measured is not None and 0 < measured < math.inf else est_s

@@ -103,7 +103,7 @@ class _Walk:
 
     def _call(self, node: ast.Call, spot: Spot) -> None:
         function = node.func
-        within = spot.within or "the arguments of another call"
+        within = spot.within or "another call"
         inside = [*node.args, *node.keywords]
         marker = written = ""
         if isinstance(function, ast.Name):

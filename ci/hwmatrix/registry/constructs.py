@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 _NAMES: dict[str, str] = {
+    "Assert": "an assert statement",
     "AsyncFor": "a for loop",
     "AsyncWith": "an async with statement",
     "Attribute": "an attribute",

@@ -96,11 +96,10 @@ class _Arguments:
                 self._unknown = True
                 self._complain(f"has star arguments (**{quote(keyword.value)}).", "", _LITERAL_TODO)
             elif name not in PARAMETERS:
-                self._complain(
-                    f"has an unknown argument {name!r}.",
-                    f"Arguments: {', '.join(PARAMETERS)}.",
-                    close_match(name, PARAMETERS),
-                )
+                hint = close_match(name, PARAMETERS)
+                self._unknown = self._unknown or bool(hint)
+                allowed = f"Arguments: {', '.join(PARAMETERS)}."
+                self._complain(f"has an unknown argument {name!r}.", allowed, hint)
             elif name in self._given:
                 self._complain(f"has {name} twice.", "", "Keep one of them.")
             else:
@@ -113,13 +112,9 @@ class _Arguments:
             if not self._unknown:
                 self._complain("has no est_time.", _EST_ALLOWED, "Add it as the first argument.")
             return 0.0
-        if not isinstance(node, ast.Constant):
-            what = "negative" if _is_negative(node) else name_of(node)
-            self._complain(f"has est_time={quote(node)}, {what}.", _EST_ALLOWED, _EST_TODO)
-            return 0.0
-        value = node.value
+        value = node.value if isinstance(node, ast.Constant) else None
         if isinstance(value, bool) or not isinstance(value, (int, float)):
-            what = _kind_of(value)
+            what = "negative" if _is_negative(node) else _kind_of(node)
         else:
             try:
                 est_s = float(value)
@@ -138,10 +133,8 @@ class _Arguments:
             self._given.pop(name, None)
             return ""
         if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
-            what = _kind_of(node.value) if isinstance(node, ast.Constant) else name_of(node)
-            self._complain(
-                f"has {name}={quote(node)}, {what}.", f"{name} is a literal string.", _LITERAL_TODO
-            )
+            found = f"has {name}={quote(node)}, {_kind_of(node)}."
+            self._complain(found, f"{name} is a literal string.", _LITERAL_TODO)
             return ""
         if not node.value.strip():
             self._complain(f"has an empty {name}.", "", "Name it, or leave it out.")
@@ -154,10 +147,8 @@ class _Arguments:
             return False
         if isinstance(node, ast.Constant) and isinstance(node.value, bool):
             return node.value
-        what = _kind_of(node.value) if isinstance(node, ast.Constant) else name_of(node)
-        self._complain(
-            f"has nightly={quote(node)}, {what}.", "nightly is True or False.", _LITERAL_TODO
-        )
+        found = f"has nightly={quote(node)}, {_kind_of(node)}."
+        self._complain(found, "nightly is True or False.", _LITERAL_TODO)
         return False
 
     def disabled(self) -> Disabled | None:
@@ -167,13 +158,14 @@ class _Arguments:
             return None
         allowed = 'disabled is "reason" or "reason [owner=@x until=YYYY-MM-DD]".'
         if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
-            what = _kind_of(node.value) if isinstance(node, ast.Constant) else name_of(node)
-            self._complain(f"has disabled={quote(node)}, {what}.", allowed, _LITERAL_TODO)
+            found = f"has disabled={quote(node)}, {_kind_of(node)}."
+            self._complain(found, allowed, _LITERAL_TODO)
             return None
         try:
             return expiry.parse(node.value)
         except ValueError as error:
-            self._complain(f"has disabled={quote(node)}: {error}.", allowed)
+            stop = "" if str(error).endswith("?") else "."
+            self._complain(f"has disabled={quote(node)}: {error}{stop}", allowed)
             return None
 
     def check_place(self) -> None:
@@ -208,15 +200,18 @@ def _is_negative(node: ast.expr) -> bool:
     )
 
 
-def _kind_of(value: object) -> str:
-    """Return what a literal is, with its article."""
-    kinds = {
-        bool: "a boolean",
-        bytes: "a bytes string",
-        complex: "a complex number",
-        float: "a number",
-        int: "a number",
-        str: "a string",
-        type(None): "None",
-    }
-    return kinds.get(type(value), "an ellipsis")
+_KINDS = {
+    bool: "a boolean",
+    bytes: "a bytes string",
+    complex: "a complex number",
+    float: "a number",
+    int: "a number",
+    str: "a string",
+    type(None): "nothing at all",
+    type(...): "an ellipsis",
+}
+
+
+def _kind_of(node: ast.expr) -> str:
+    """Return what a literal is, or the name of the construct, with its article."""
+    return _KINDS[type(node.value)] if isinstance(node, ast.Constant) else name_of(node)

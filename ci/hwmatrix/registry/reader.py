@@ -36,23 +36,16 @@ _PARSER_ERRORS = (SyntaxError, ValueError, RecursionError, MemoryError)
 def read(path: str, data: bytes, *, thorough: bool = False) -> FileResult:
     """Return what the file of these bytes holds; `path` is as problems are to show it.
 
-    `thorough` parses files whole, also those that mention no marker.
+    `thorough` compiles the whole file besides, which finds all that would stop its import.
     """
     try:
         text = source.prepare(data)
     except source.UnreadableError as error:
         return refused(path, error.fault, data)
-    hidden = source.has_hidden_mention(text)
-    offsets = [match.start() for match in source.MENTION.finditer(text)]
-    if not offsets and not hidden and not thorough:
-        return FileResult()
     try:
-        if hidden or thorough:
-            found = _find_in_whole(text, None if hidden else _lines(text, offsets))
-        else:
-            found = find(_with_lines(_parse_up_to(text, offsets[-1]), _lines(text, offsets)), {})
-            if found.aliases:  # one may be called anywhere, and its call shows no marker's name
-                found = _find_in_whole(text, None)
+        if thorough:
+            compile(text, path, "exec", dont_inherit=True)
+        found = _find(text)
     except _PARSER_ERRORS as error:
         return refused(path, _syntax_fault(error), data)
     return _result(path, text, found)
@@ -70,10 +63,21 @@ def _syntax_fault(error: BaseException) -> source.Fault:
     return source.Fault(f"the file does not parse ({error}).", "Fix the syntax.", "syntax")
 
 
-def _find_in_whole(text: bytes, lines: Sequence[int] | None) -> Found:
-    """Return the uses of markers in the whole text; `lines` are those that can hold one."""
+def _find(text: bytes) -> Found:
+    """Return the uses of markers in the text, from as much of it as decides."""
+    if source.has_hidden_mention(text):
+        return _find_in_whole(text)
+    offsets = [match.start() for match in source.MENTION.finditer(text)]
+    if not offsets:
+        return Found([], [], {})
+    found = find(_with_lines(_parse_up_to(text, offsets[-1]), _lines(text, offsets)), {})
+    # An alias may be called anywhere, and its call shows no marker's name.
+    return _find_in_whole(text) if found.aliases else found
+
+
+def _find_in_whole(text: bytes) -> Found:
     body = _parse(text)
-    found = find(body if lines is None else _with_lines(body, lines), {})
+    found = find(body, {})
     return find(body, found.aliases) if found.aliases else found
 
 

@@ -90,7 +90,7 @@ def os_fault(path: str, error: OSError) -> Fault:
         target = os.fsencode(Path(path).readlink()).decode("utf-8", "backslashreplace")
         found = f"the link to {target!r} leads nowhere ({error.strerror})."
         return Fault(found, "Point it at a file, or remove it.", "unreadable")
-    found = f"the file cannot be read ({error.strerror})."
+    found = f"it cannot be read ({error.strerror})."
     return Fault(found, "Make it readable, or remove it.", "unreadable")
 
 

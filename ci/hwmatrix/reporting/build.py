@@ -99,7 +99,8 @@ def _lines(folder: Path, redact: Callable[[str], str]) -> list[Mapping[str, obje
 def _notes(ledger: Ledger) -> tuple[str, ...]:
     end = ledger.run_end or {}
     killed = count(end.get("killed"))
-    notes = [f"{killed} left-over processes killed at the end"] if killed else []
+    processes = "1 left-over process" if killed == 1 else f"{killed} left-over processes"
+    notes = [f"{processes} killed at the end"] if killed else []
     return tuple(notes)
 
 

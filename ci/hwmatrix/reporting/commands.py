@@ -58,7 +58,11 @@ def _targets(unit: UnitResult) -> list[str]:
     """
     red = [test.id for test in unit.red_tests if test.outcome is not Outcome.NOT_RUN]
     covers = all("::" in test for test in red)
-    return red if red and covers and len(red) <= _MOST_TESTS else list(unit.unit.selectors or unit.unit.files)
+    return (
+        red
+        if red and covers and len(red) <= _MOST_TESTS
+        else list(unit.unit.selectors or unit.unit.files)
+    )
 
 
 def _suite_of(report: Report, units: Sequence[UnitResult]) -> list[str]:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     Line = Mapping[str, object]
 
+_YEAR_10000 = 253_402_300_800
+
 
 def text(value: object) -> str:
     """Return `value` if it is text, else an empty string."""
@@ -35,6 +37,12 @@ def number(value: object) -> float:
 def count(value: object) -> int:
     """Return `value` as a whole number, else 0."""
     return int(number(value))
+
+
+def moment(value: object) -> float:
+    """Return seconds since the epoch that a calendar can show (until the year 9999), else 0."""
+    found = number(value)
+    return found if 0 < found < _YEAR_10000 else 0.0
 
 
 def texts(value: object) -> tuple[str, ...]:
@@ -86,6 +94,11 @@ class UnitRecord:
     parts: dict[tuple[int, int], Part] = field(default_factory=dict)
     not_run: str = ""
 
+    @property
+    def latest(self) -> Part | None:
+        """The last process of the last attempt, or None before the first."""
+        return self.parts[max(self.parts)] if self.parts else None
+
     def ordered(self) -> list[Part]:
         """Return the parts by attempt and number."""
         return [self.parts[key] for key in sorted(self.parts)]
@@ -113,7 +126,7 @@ class Ledger:
 
     def feed(self, line: Line) -> None:
         """Take in one line."""
-        at = number(line.get("time"))
+        at = moment(line.get("time"))
         if at:
             self.first_time = min(self.first_time or at, at)
             self.last_time = max(self.last_time, at)

@@ -3,35 +3,29 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TextIO
 
 from hwmatrix.model import Outcome
 from hwmatrix.reporting.build import run_state
-from hwmatrix.reporting.eta import Running, ratio, remaining_s
-from hwmatrix.reporting.ledger import Ledger, Part, UnitRecord, is_subtest, number, text
+from hwmatrix.reporting.ledger import Ledger, text
 from hwmatrix.reporting.longrepr import reason
-from hwmatrix.reporting.screen import STYLE, Screen, duration, pad, plural
+from hwmatrix.reporting.progress import Progress
+from hwmatrix.reporting.screen import STYLE, Screen, about, clock_time, duration, pad, plural
 from hwmatrix.reporting.tail import Tail
+from hwmatrix.reporting.tests import subtest_name
 from hwmatrix.reporting.units import judge_unit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from hwmatrix.model import RunSpec, Unit
+    from hwmatrix.model import RunSpec
+    from hwmatrix.reporting.progress import Busy
     from hwmatrix.reporting.result import UnitResult
 
 HEARTBEAT_S = 30.0
-_OUTCOME_COLUMNS = 11
-
-
-@dataclass(slots=True)
-class _Shown:
-    """What has been printed of one unit: its end, by attempt and part."""
-
-    key: tuple[int, int] | None = None
-    result: UnitResult | None = None
+# The longest outcome; the table's words stand under each other.
+_WORD = len(Outcome.DESELECTED.value)
 
 
 class Live:
@@ -40,7 +34,8 @@ class Live:
     On a terminal one status line rewrites itself below the lines that stay: one per unit that
     ended, one per test that failed. Elsewhere the same lines, and a heartbeat each 30 seconds.
     `clock` is the wall clock (the journal's times are seconds since the epoch); `width` may be a
-    function, so that a terminal can change its size.
+    function, so that a terminal can change its size. A stream that goes away (a closed pipe) ends
+    the printing and never the run.
     """
 
     def __init__(
@@ -56,186 +51,158 @@ class Live:
     ) -> None:
         """Begin at the beginning of the journal of the run in `folder`."""
         self._spec = spec
-        self._stream = stream
+        self._out = _Output(stream)
         self._screen = screen or Screen()
         self._width = width or (lambda: self._screen.width)
         self._clock = clock
         self._redact = redact
         self._tail = Tail(folder)
         self._ledger = Ledger()
-        self._units = {unit.id: unit for unit in spec.plan.mine}
-        self._shown = {unit: _Shown() for unit in self._units}
+        self._progress = Progress(spec.plan.mine, self._ledger, slots=len(spec.slots))
         self._started = clock()
         self._last_beat = self._started
-        self._failures = 0
-        self._status_drawn = False
+        self._failed: dict[str, set[str]] = {}
+        self._stops: set[str] = set()
 
     def tick(self) -> None:
         """Read what is new and print it."""
-        for line in self._tail.read():
-            self._ledger.feed(line)
-            self._on_line(line)
-        self._print_ended(final=False)
-        self._status()
+        self._read(final=False)
+        if self._screen.is_tty:
+            room = max(20, self._width() - 1)
+            self._out.status(self._screen.paint(self._screen.clip(self._status(), room), "dim"))
+        elif self._clock() - self._last_beat >= HEARTBEAT_S:
+            self._last_beat = self._clock()
+            self._out.say(self._status(tests=True))
 
     def finish(self) -> None:
         """Print what is left and take the status line away; the verdict follows it."""
+        self._read(final=True)
+        self._out.wipe()
+
+    def _read(self, *, final: bool) -> None:
         for line in self._tail.read():
             self._ledger.feed(line)
             self._on_line(line)
-        self._print_ended(final=True)
-        self._wipe()
-        self._stream.flush()
+        state = run_state(self._spec, self._ledger)
+        for unit, record in self._progress.newly_ended(final=final):
+            result = judge_unit(unit, record, state)
+            self._progress.took(result)
+            self._out.say(self._ended_line(result))
 
     # ------------------------------------------------------------ lines that stay
 
     def _on_line(self, line: Mapping[str, object]) -> None:
-        kind = text(line.get("$report_type"))
-        if kind.endswith("TestReport") and line.get("outcome") == "failed":
-            if is_subtest(line) or text(line.get("unit")) not in self._units:
-                return
-            self._failures += 1
-            word = "TIMED OUT" if line.get("hw_outcome") == Outcome.TIMED_OUT.value else "FAILED"
-            why = reason(line.get("longrepr"))
-            test = text(line.get("nodeid"))
-            self._say(f"{self._screen.paint(word, 'red')}  {self._text(f'{test}: {why}')}")
-        elif kind == "CollectReport" and line.get("outcome") == "failed":
-            self._failures += 1
-            why = reason(line.get("longrepr"))
-            node = text(line.get("nodeid")) or text(line.get("unit"))
-            word = self._screen.paint("FAILED", "red")
-            self._say(f"{word}  {self._text(f'{node} cannot be collected: {why}')}")
-        elif kind == "RunStop":
-            self._say(
-                self._screen.paint(self._text(f"stopping: {text(line.get('reason'))}"), "red")
-            )
+        kind, unit = text(line.get("$report_type")), text(line.get("unit"))
+        if kind == "RunStop":
+            why = text(line.get("reason"))
+            if why not in self._stops:
+                self._stops.add(why)
+                self._out.say(self._screen.paint(self._text(f"stopping: {why}"), "red"))
+        elif kind == "UnitStart" and line.get("part") == 1:
+            # A new attempt: what failed before may pass now.
+            self._failed.pop(unit, None)
+        elif kind.endswith(("TestReport", "CollectReport")) and line.get("outcome") == "failed":
+            self._on_failure(kind, unit, line)
 
-    def _print_ended(self, *, final: bool) -> None:
-        state = run_state(self._spec, self._ledger)
-        for unit_id, record in self._ledger.units.items():
-            shown = self._shown.get(unit_id)
-            if shown is None or not _has_ended(record, final=final, busy=self._busy_slots()):
-                continue
-            key = max(record.parts, default=(0, 0))
-            if key == shown.key:
-                continue
-            shown.key = key
-            shown.result = judge_unit(self._units[unit_id], record, state)
-            self._say(self._ended_line(shown.result))
-
-    def _busy_slots(self) -> dict[float, float]:
-        """Return for each slot when its latest process began."""
-        found: dict[float, float] = {}
-        for record in self._ledger.units.values():
-            for part in record.parts.values():
-                slot, at = _slot(part), number((part.start or {}).get("time"))
-                found[slot] = max(found.get(slot, 0.0), at)
-        return found
+    def _on_failure(self, kind: str, unit: str, line: Mapping[str, object]) -> None:
+        """Print the first failure of a test: a failed subtest fails it again at its end."""
+        test = text(line.get("nodeid")) or unit
+        known = self._failed.setdefault(unit, set())
+        if test in known:
+            return
+        known.add(test)
+        late = line.get("hw_outcome") == Outcome.TIMED_OUT.value
+        word = self._screen.paint("TIMED OUT" if late else "FAILED", "red")
+        why = reason(line.get("longrepr"))
+        inner = f" {subtest_name(line)}" if "_subtest.context" in line else ""
+        what = "" if kind.endswith("TestReport") else "cannot be collected: "
+        self._out.say(f"{word}  {self._text(f'{test}{inner}: {what}{why}')}")
 
     def _ended_line(self, unit: UnitResult) -> str:
-        screen = self._screen
-        done = sum(shown.result is not None for shown in self._shown.values())
-        counter = f"[{pad(str(done), len(str(len(self._units))), right=True)}/{len(self._units)}]"
-        word = pad(screen.mark(unit.outcome), _OUTCOME_COLUMNS + 2 * screen.unicode)
-        word = screen.paint(word, STYLE[unit.outcome])
+        screen, total = self._screen, self._progress.total
+        done = pad(str(len(self._progress.ended)), len(str(total)), right=True)
+        word = pad(screen.mark(unit.outcome), _WORD + (2 if screen.unicode else 0))
         tests = f", {plural(len(unit.tests), 'test')}" if unit.tests else ""
         flaky = ", flaky" if unit.flaky else ""
-        what = f"{' '.join(unit.unit.files)}  {duration(unit.seconds)}{tests}{flaky}"
-        why = f"  {unit.reason}" if unit.reason else ""
-        return f"{counter} {word} {self._text(what + why)}"
+        what = f"{' '.join(unit.unit.files)} ({duration(unit.seconds)}{tests}{flaky})"
+        why = f": {unit.reason}" if unit.reason else ""
+        return (
+            f"[{done}/{total}] {screen.paint(word, STYLE[unit.outcome])} {self._text(what + why)}"
+        )
 
     # ------------------------------------------------------------ the line that changes
 
-    def _status(self) -> None:
-        if self._screen.is_tty:
-            line = self._screen.clip(self._status_text(), max(20, self._width() - 1))
-            self._stream.write(f"\r\x1b[K{self._screen.paint(line, 'dim')}")
-            self._stream.flush()
-            self._status_drawn = True
-        elif self._clock() - self._last_beat >= HEARTBEAT_S:
-            self._last_beat = self._clock()
-            self._say(self._status_text())
-
-    def _status_text(self) -> str:
-        ended = [shown.result for shown in self._shown.values() if shown.result is not None]
-        running = self._running()
+    def _status(self, *, tests: bool = False) -> str:
+        """Return where the run stands; `tests` adds the test that each slot runs."""
+        now, progress = self._clock(), self._progress
+        running = progress.running(now)
+        failed = sum(max(1, len(names)) for names in self._red().values())
         words = [
-            f"{duration(self._clock() - self._started)}",
-            f"{len(ended)}/{len(self._units)} done",
-            f"{self._failures} failed" if self._failures else "",
-            self._eta(ended, running),
+            clock_time(now - self._started),
+            f"{len(progress.ended)}/{progress.total} files",
+            plural(failed, "failure") if failed else "",
+            self._left(running),
+            *(_busy(busy, test=tests) for busy in running),
         ]
-        slots = [self._slot_text(unit, part) for unit, part in running]
-        return self._text("  ".join([*(word for word in words if word), *slots]))
+        return self._text(" | ".join(word for word in words if word))
 
-    def _running(self) -> list[tuple[Unit, Part]]:
-        found = []
-        for unit_id, record in self._ledger.units.items():
-            if unit_id in self._units and record.parts:
-                part = record.ordered()[-1]
-                if part.end is None and part.start is not None:
-                    found.append((self._units[unit_id], part))
-        return sorted(found, key=lambda pair: _slot(pair[1]))
+    def _red(self) -> dict[str, set[str]]:
+        red = {unit: names for unit, names in self._failed.items() if names}
+        for unit, result in self._progress.ended.items():
+            if result.is_red:
+                red.setdefault(unit, set())
+        return red
 
-    def _elapsed(self, part: Part) -> float:
-        return max(0.0, self._clock() - number((part.start or {}).get("time")))
-
-    def _slot_text(self, unit: Unit, part: Part) -> str:
-        name = " ".join(file.rpartition("/")[2] for file in unit.files)
-        return f"[{_slot(part):g}] {name} {self._elapsed(part):.0f}/{unit.est_s:g} s"
-
-    def _eta(self, ended: list[UnitResult], running: list[tuple[Unit, Part]]) -> str:
+    def _left(self, running: list[Busy]) -> str:
         """Return how long it takes yet; without any measurement it says that it only estimates."""
-        told = {unit.id for unit, _ in running} | {result.unit.id for result in ended}
-        told |= {u for u, record in self._ledger.units.items() if record.not_run}
-        waiting = [unit.est_s for unit in self._spec.plan.mine if unit.id not in told]
-        if not waiting and not running:
+        left = self._progress.left_s(running)
+        if left is None:
             return ""
-        measured = [(r.seconds, r.unit.est_s) for r in ended if r.spans]
-        left = remaining_s(
-            waiting,
-            [
-                Running(elapsed_s=self._elapsed(part), est_s=unit.est_s, budget_s=unit.budget_s)
-                for unit, part in running
-            ],
-            slots=max(1, len(self._spec.slots)),
-            scale=ratio(measured),
-        )
-        return f"about {duration(left)} left" if measured else f"estimated {duration(left)} left"
-
-    # ------------------------------------------------------------ output
+        return f"{about(left)} left" if self._progress.measured else f"{about(left)} estimated"
 
     def _text(self, words: str) -> str:
         return self._screen.safe(self._redact(words))
 
-    def _say(self, line: str) -> None:
-        self._wipe()
-        self._stream.write(f"{line}\n")
-        self._stream.flush()
 
-    def _wipe(self) -> None:
-        if self._status_drawn:
-            self._stream.write("\r\x1b[K")
-            self._status_drawn = False
+def _busy(busy: Busy, *, test: bool) -> str:
+    name = " ".join(file.rpartition("/")[2] for file in busy.unit.files)
+    inner = f" in {busy.test}" if test and busy.test else ""
+    return f"{busy.slot}: {name} {busy.elapsed_s:.0f}/{busy.unit.est_s:g} s{inner}"
 
 
-def _slot(part: Part) -> float:
-    return number((part.start or {}).get("slot"))
+class _Output:
+    """Lines that stay, and one that is rewritten below them."""
 
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._drawn = ""
+        self._gone = False
 
-def _has_ended(record: UnitRecord, *, final: bool, busy: Mapping[float, float]) -> bool:
-    """Return whether a unit's last process ended and no other will go on with its tests.
+    def say(self, line: str) -> None:
+        """Print a line that stays."""
+        again = self._drawn
+        self.wipe()
+        self._write(f"{line}\n")
+        if again:
+            self.status(again)
 
-    After a crash another process takes up what is left of the file: the unit has ended when
-    nothing is left, when its slot has begun something else, or when the run is over.
-    """
-    if not record.parts:
-        return bool(record.not_run)
-    part = record.ordered()[-1]
-    if part.end is None:
-        return final
-    if final or part.end.get("cause") != "crashed" or record.not_run:
-        return True
-    left = [test for test in part.collected or () if test not in part.traces]
-    began = number((part.start or {}).get("time"))
-    return (part.collected is not None and not left) or busy.get(_slot(part), began) > began
+    def status(self, line: str) -> None:
+        """Draw the line that changes, if it did."""
+        if line != self._drawn:
+            self._write(f"\r\x1b[K{line}")
+            self._drawn = line
+
+    def wipe(self) -> None:
+        """Take the line that changes away."""
+        if self._drawn:
+            self._write("\r\x1b[K")
+            self._drawn = ""
+
+    def _write(self, words: str) -> None:
+        if self._gone:
+            return
+        try:
+            self._stream.write(words)
+            self._stream.flush()
+        except (OSError, ValueError):  # a closed pipe, a closed file
+            self._gone = True

@@ -89,7 +89,7 @@ def how_it_died(end: Line) -> str:
 
 
 def _expired(part: Part) -> bool:
-    """Whether the process was killed at its budget (or the killer's last word was that it would)."""
+    """Whether the process was killed at its budget, or the last word was that it would be."""
     if part.end is None:
         return part.expired is not None
     return part.end.get("cause") == "budget"
@@ -110,7 +110,7 @@ def fate_of_running(part: Part, state: RunState) -> Fate:
     elif part.end.get("cause") == "crashed":
         outcome, how = Outcome.CRASHED, how_it_died(part.end)
     elif part.end.get("cause") == "stopped":
-        how = f"the run was stopped while it ran{_why(state)}"
+        how = f"the run was stopped while it ran{_why(state, part)}"
     return Fate(outcome=outcome, reason=how)
 
 
@@ -126,7 +126,7 @@ def fate_of_unreached(part: Part, told: str, state: RunState) -> Fate:
     elif part.end.get("cause") == "crashed":
         how = f"its process {_was(how_it_died(part.end))} before it and no other took over"
     elif part.end.get("cause") == "stopped":
-        how = f"the run was stopped before it{_why(state)}"
+        how = f"the run was stopped before it{_why(state, part)}"
     elif state.stops_early:
         how = "pytest stopped before it (first failure or --maxfail)"
     return Fate(outcome=Outcome.NOT_RUN, reason=how)
@@ -167,7 +167,7 @@ def _ending(part: Part, state: RunState) -> tuple[Outcome, str]:
     if cause == "crashed":
         return Outcome.CRASHED, f"{how_it_died(part.end)}{while_ or _idle(part)}"
     if cause == "stopped":
-        return Outcome.NOT_RUN, f"the run was stopped{while_ or ' while it ran'}{_why(state)}"
+        return Outcome.NOT_RUN, f"the run was stopped{while_ or ' while it ran'}{_why(state, part)}"
     return Outcome.NOT_RUN, f"its end gives no known cause ({cause or 'none'})"
 
 
@@ -253,5 +253,8 @@ def _was(died: str) -> str:
     return f"was {died}" if died.startswith("killed") else died
 
 
-def _why(state: RunState) -> str:
-    return f" ({state.stop})" if state.stop else ""
+def _why(state: RunState, part: Part | None = None) -> str:
+    """Return the reason of a stop in brackets: the run's, else what the process's end says."""
+    said = text((part.end or {}).get("tail")) if part is not None else ""
+    why = state.stop or _last_line(said)
+    return f" ({why})" if why else ""

@@ -23,9 +23,9 @@ def plan_json(plan: Plan) -> str:
 def plan_table(
     plan: Plan,
     width: int = 100,
-    color: bool = False,
+    color: bool = False,  # noqa: FBT001, FBT002 - the contract between the rooms has it so
     *,
-    unicode: bool = False,  # noqa: FBT001, FBT002 - the rooms' contract is plan_table(plan, width, color)
+    unicode: bool = False,
 ) -> str:
     """Return the plan as a table of at most `width` columns, suites in the plan's order."""
     screen = Screen(width=width, color=color, unicode=unicode)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 NARROWEST, WIDEST, DEFAULT = 40, 200, 100
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-_])")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+_MEASURE = re.compile(r"(?<=\d) (?=(?:s|m|h|MiB|GiB)\b)")
 _COLORS = {"red": "31", "green": "32", "yellow": "33", "dim": "2", "bold": "1"}
 
 STYLE: dict[Outcome, str] = {
@@ -76,14 +77,16 @@ class Screen:
 
     def wrap(self, words: str, indent: str = "  ") -> list[str]:
         """Return `words` over as many lines as they need, each after `indent`."""
-        room = max(self.width, NARROWEST)
-        return textwrap.wrap(
-            self.safe(words),
-            width=room,
+        # A number and its unit stay on one line: no-break spaces hold them until it is cut.
+        held = _MEASURE.sub("\u00a0", self.safe(words))
+        lines = textwrap.wrap(
+            held,
+            width=max(self.width, NARROWEST),
             initial_indent=indent,
-            subsequent_indent=indent,
+            subsequent_indent=" " * len(indent),
             break_on_hyphens=False,
-        ) or [indent.rstrip()]
+        )
+        return [line.replace("\u00a0", " ") for line in lines] or [indent.rstrip()]
 
 
 def detect(stream: TextIO, env: Mapping[str, str], *, width: int) -> Screen:
@@ -148,6 +151,23 @@ def duration(value: float) -> str:
     if whole < 3600:  # noqa: PLR2004 - an hour
         return f"{whole // 60} m {whole % 60:02d} s"
     return f"{whole // 3600} h {whole % 3600 // 60:02d} m"
+
+
+def clock_time(value: float) -> str:
+    """Return elapsed seconds as a clock shows them: `0:42`, `12:05`, `1:02:03`."""
+    minutes, seconds = divmod(max(0, round(value)), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"
+
+
+def about(value: float) -> str:
+    """Return a guess at seconds no finer than it deserves: `about 40 s`, `about 3 m`."""
+    if value < 10:  # noqa: PLR2004 - finer than the guess is good
+        return "a few seconds"
+    if value < 90:  # noqa: PLR2004 - as long as people count seconds
+        return f"about {5 * round(value / 5)} s"
+    minutes = round(value / 60)
+    return f"about {minutes} m" if minutes < 100 else f"about {minutes / 60:.1f} h"  # noqa: PLR2004 - as long as people count minutes
 
 
 def plural(many: int, noun: str) -> str:

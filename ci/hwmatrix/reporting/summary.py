@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import html
+import re
 from typing import TYPE_CHECKING
 
 from hwmatrix.model import Outcome
 from hwmatrix.reporting.commands import reproduce, reproduce_red
+from hwmatrix.reporting.failures import groups, more, never_started
 from hwmatrix.reporting.screen import clean, duration, plural
 from hwmatrix.reporting.verdict import run_reasons, where
 
@@ -40,7 +42,7 @@ def summary_md(report: Report) -> str:
     lines += _left_out(report)
     lines += ["", f"Run `{_inline(report.spec.run_id)}`, plan `{_inline(plan.hash)}`. Again:", ""]
     lines += _code(reproduce(report))
-    return "\n".join(lines).replace("\n\n\n", "\n\n") + "\n"
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)) + "\n"
 
 
 def _counts(report: Report) -> str:
@@ -60,17 +62,22 @@ def _failures(report: Report) -> list[str]:
     if not red:
         return []
     lines = ["", "### Not passed"]
-    for unit in red[:_FAILURES]:
+    for reason, units in never_started(report.units).items():
+        lines += ["", f"**{plural(len(units), 'file')}** not run: {_inline(reason)}", ""]
+        lines += [f"- {_inline(where(unit))}" for unit in units[:_FAILURES]]
+        lines.append(f"- {more(len(units) - _FAILURES, 'file')}" if len(units) > _FAILURES else "")
+    begun = [unit for unit in red if unit.spans or unit.outcome is not Outcome.NOT_RUN]
+    for unit in begun[:_FAILURES]:
         lines += ["", f"**{_inline(where(unit))}** {unit.outcome}: {_inline(unit.reason)}", ""]
-        tests = [test for test in unit.red_tests if test.outcome is not Outcome.NOT_RUN]
-        for test in tests[:_SLOWEST]:
-            word = f"{test.outcome}: " if test.outcome is not Outcome.FAILED else ""
-            lines.append(f"- `{_tick(test.name)}` {word}{_inline(test.reason)}")
-        if len(tests) > _SLOWEST:
-            lines.append(f"- and {len(tests) - _SLOWEST} more")
+        found = groups(unit)
+        for group in found[:_SLOWEST]:
+            names = group.title(lambda test: f"`{_tick(test.name)}`")
+            lines.append(f"- {names}: {_inline(group.text)}")
+        if len(found) > _SLOWEST:
+            lines.append(f"- {more(sum(len(g.tests) for g in found[_SLOWEST:]), 'test')}")
         lines += ["", *_code(reproduce(report, unit))]
-    if len(red) > _FAILURES:
-        lines += ["", f"and {plural(len(red) - _FAILURES, 'unit')} more: see report.json"]
+    if len(begun) > _FAILURES:
+        lines += ["", f"{more(len(begun) - _FAILURES, 'file')}: see report.json"]
     if len(red) > 1:
         lines += ["", "All of these again:", "", *_code(reproduce_red(report))]
     return lines

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from hwmatrix.journal import FOLDER
-from hwmatrix.reporting.ledger import number
+from hwmatrix.reporting.ledger import moment
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,7 +32,7 @@ class Tail:
         lines: list[Line] = []
         for path in sorted(self._folder.glob("*.jsonl")):
             lines += self._new(path)
-        return sorted(lines, key=lambda line: number(line.get("time")))
+        return sorted(lines, key=lambda line: moment(line.get("time")))
 
     def _new(self, path: Path) -> list[Line]:
         offset = self._offsets.get(path, 0)

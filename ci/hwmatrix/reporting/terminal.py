@@ -6,26 +6,31 @@ from typing import TYPE_CHECKING
 
 from hwmatrix.model import Outcome
 from hwmatrix.reporting.commands import reproduce, reproduce_red
-from hwmatrix.reporting.result import SEVERITY, Report, TestResult, UnitResult
-from hwmatrix.reporting.screen import STYLE, Screen, duration, plural, table
+from hwmatrix.reporting.failures import groups, more, never_started
+from hwmatrix.reporting.result import SEVERITY
+from hwmatrix.reporting.screen import STYLE, Screen, clean, duration, plural, table
 from hwmatrix.reporting.verdict import run_reasons, where
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from hwmatrix.reporting.result import Report, UnitResult
+
 # Beyond this many units that passed, only the slowest are listed; report.json has them all.
 _LISTED = 40
 _SLOWEST = 10
-# Failed tests shown per unit; a broken build fails them all for one reason.
-_TESTS_SHOWN = 8
+# Reasons shown per unit; the log and report.json have the rest.
+_GROUPS_SHOWN = 8
+# Lines of a broken process's output: the kind of error and where, not the whole story.
+_TAIL_SHOWN = 8
 
 
 def render(
     report: Report,
     width: int = 100,
-    color: bool = False,
+    color: bool = False,  # noqa: FBT001, FBT002 - the contract between the rooms has it so
     *,
-    unicode: bool = False,  # noqa: FBT001, FBT002 - the rooms' contract is render(report, width, color)
+    unicode: bool = False,
 ) -> str:
     """Return the verdict as lines of at most `width` columns (commands are never broken).
 
@@ -35,8 +40,9 @@ def render(
     screen = Screen(width=width, color=color, unicode=unicode)
     lines = [_headline(report, screen), "", *_unit_table(report, screen)]
     lines += _told(report, screen)
+    lines += _unstarted(report, screen)
     for unit in report.units:
-        if unit.is_red:
+        if unit.is_red and (unit.spans or unit.outcome is not Outcome.NOT_RUN):
             lines += _failure(report, unit, screen)
     lines += _run_reasons(report, screen)
     red = [unit for unit in report.units if unit.is_red]
@@ -44,18 +50,27 @@ def render(
         lines += ["", screen.paint("run all of these again:", "bold"), f"  {reproduce_red(report)}"]
     elif not red and not report.verdict.green:
         lines += ["", screen.paint("run it again:", "bold"), f"  {reproduce(report)}"]
-    return "\n".join([*lines, "", verdict_line(report, screen)]) + "\n"
+    lines += ["", *_last_lines(report, screen)]
+    return "\n".join(lines) + "\n"
+
+
+def _last_lines(report: Report, screen: Screen) -> list[str]:
+    """Return the verdict, on as many lines as a narrow terminal needs."""
+    line = verdict_line(report, Screen(unicode=screen.unicode))
+    word = report.verdict.word.upper()
+    first, *rest = screen.wrap(line, "")
+    return [first.replace(word, screen.paint(word, report.verdict.word), 1), *rest]
 
 
 def verdict_line(report: Report, screen: Screen) -> str:
-    """Return the last line: the colour, the session, the counts and the time."""
+    """Return the verdict on one line: the colour, the session, the counts and the time."""
     verdict = report.verdict
     units = _counts({o: verdict.units.get(o, 0) for o in SEVERITY}, "unit")
     tests = _counts({o: verdict.tests.get(o, 0) for o in SEVERITY}, "test")
     flaky = f"; {verdict.flaky_units} flaky" if verdict.flaky_units else ""
     word = screen.paint(verdict.word.upper(), verdict.word)
     rest = f"{report.plan.session}: {units}; {tests}{flaky}; {duration(report.seconds)}"
-    return f"{word}  {screen.safe(rest)}"
+    return f"{word} {screen.safe(rest)}"
 
 
 def _counts(found: dict[Outcome, int], noun: str) -> str:
@@ -159,25 +174,36 @@ def _failure(report: Report, unit: UnitResult, screen: Screen) -> list[str]:
     word = screen.paint(unit.outcome.value.upper(), "red")
     lines = ["", f"{word}  {screen.paint(screen.safe(where(unit)), 'bold')}"]
     lines += screen.wrap(unit.reason, "    ")
-    shown = [test for test in unit.red_tests if test.outcome is not Outcome.NOT_RUN]
-    for test in shown[:_TESTS_SHOWN]:
-        lines += _test_lines(test, screen)
-    if len(shown) > _TESTS_SHOWN:
-        lines.append(f"    and {len(shown) - _TESTS_SHOWN} more")
+    found = groups(unit)
+    for group in found[:_GROUPS_SHOWN]:
+        lines += screen.wrap(group.title(lambda test: test.name), "    - ")
+        lines += screen.wrap(group.text, "        ")
+    if len(found) > _GROUPS_SHOWN:
+        rest = sum(len(group.tests) for group in found[_GROUPS_SHOWN:])
+        lines.append(f"    {more(rest, 'test')}")
     for note in unit.notes:
         lines += screen.wrap(note, "    ")
-    log = unit.spans[-1].log if unit.spans else ""
-    if log:
-        lines.append(f"    log:   {screen.safe(f'{report.spec.folder}/{log}')}")
+    tail = [line for line in clean(unit.tail).splitlines() if line.strip()][-_TAIL_SHOWN:]
+    lines += [f"    | {screen.clip(screen.safe(line), screen.width - 6)}" for line in tail]
+    if unit.log:
+        lines.append(f"    log:   {screen.safe(f'{report.spec.folder}/{unit.log}')}")
     return [*lines, f"    again: {reproduce(report, unit)}"]
 
 
-def _test_lines(test: TestResult, screen: Screen) -> list[str]:
-    outcome = "" if test.outcome is Outcome.FAILED else f"{test.outcome}: "
-    return [
-        *screen.wrap(test.name, "    - "),
-        *screen.wrap(f"{outcome}{test.reason or 'no reason given'}", "        "),
-    ]
+def _unstarted(report: Report, screen: Screen) -> list[str]:
+    """Return the units that were never started, by reason: their command is that of the whole."""
+    lines: list[str] = []
+    for reason, units in never_started(report.units).items():
+        word = screen.paint("NOT RUN", "red")
+        lines += ["", f"{word}  {plural(len(units), 'unit')}"]
+        lines += screen.wrap(reason, "    ")
+        for unit in units[:_LISTED]:
+            lines += screen.wrap(where(unit), "    - ")
+        if len(units) > _LISTED:
+            lines.append(f"    {more(len(units) - _LISTED, 'unit')}")
+        if len(units) == 1:
+            lines.append(f"    again: {reproduce(report, units[0])}")
+    return lines
 
 
 def _run_reasons(report: Report, screen: Screen) -> list[str]:

@@ -133,7 +133,7 @@ def _with_subtests(result: TestResult, reports: Sequence[Line]) -> TestResult:
     result = replace(result, subtests=len(reports))
     if not failed:
         return result
-    whys = [f"subtest {_subtest_name(r)}: {_phase(result.id, r).reason}" for r in failed]
+    whys = [f"subtest {subtest_name(r)}: {_phase(result.id, r).reason}" for r in failed]
     more = f" (and {len(whys) - 1} more subtests)" if len(whys) > 1 else ""
     return replace(
         result,
@@ -143,7 +143,8 @@ def _with_subtests(result: TestResult, reports: Sequence[Line]) -> TestResult:
     )
 
 
-def _subtest_name(report: Line) -> str:
+def subtest_name(report: Line) -> str:
+    """Return a subtest's message and values, `?` when it has neither."""
     context = report.get("_subtest.context")
     if not isinstance(context, dict):
         return "?"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from hwmatrix.model import Outcome
 from hwmatrix.reporting import parts as parts_
-from hwmatrix.reporting.ledger import UnitRecord, count, number, text, texts
+from hwmatrix.reporting.ledger import UnitRecord, count, moment, number, text, texts
 from hwmatrix.reporting.result import RED, SEVERITY, Span, TestResult, UnitResult, worst
 from hwmatrix.reporting.tests import judge
 
@@ -130,6 +130,13 @@ def _gaps(record: UnitRecord) -> list[Finding]:
     attempts = sorted({attempt for attempt, _ in record.parts})
     if attempts[-1] != len(attempts):
         missing.append(f"one of {attempts[-1]} attempts")
+    missing += [
+        f"the {what} of attempt {part.attempt}"
+        for part in record.ordered()
+        if part.attempt != attempts[-1]
+        for what, line in (("start", part.start), ("end", part.end))
+        if line is None
+    ]
     for attempt in attempts:
         parts = [part for number_, part in record.parts if number_ == attempt]
         if max(parts) != len(parts):
@@ -208,7 +215,7 @@ def _notes(
         notes += _idle_classes(tests)
     killed = sum(span.killed for span in spans)
     if killed:
-        notes.append(f"{killed} left-over process{'es' if killed > 1 else ''} killed")
+        notes.append(f"{killed} process{'es' if killed > 1 else ''} killed")
     return tuple(notes)
 
 
@@ -229,14 +236,14 @@ def _idle_classes(tests: dict[str, TestResult]) -> list[str]:
 def _seconds(part: Part) -> float:
     if part.end is not None and "seconds" in part.end:
         return max(0.0, number(part.end.get("seconds")))
-    started = number(part.start.get("time")) if part.start is not None else 0.0
+    started = moment(part.start.get("time")) if part.start is not None else 0.0
     return max(0.0, part.last_time - started) if started else 0.0
 
 
 def _span(part: Part, state: RunState) -> Span:
     start = part.start or {}
     end = part.end or {}
-    started = number(start.get("time"))
+    started = moment(start.get("time"))
     grave = [f for f in parts_.findings(part, state, first=True) if f.outcome in RED]
     failed = any(
         report.get("outcome") == "failed" for t in part.traces.values() for report in t.reports
@@ -249,7 +256,7 @@ def _span(part: Part, state: RunState) -> Span:
         part=part.part,
         slot=count(start.get("slot")) if "slot" in start else None,
         started=started,
-        ended=number(end.get("time")) or part.last_time,
+        ended=moment(end.get("time")) or part.last_time,
         outcome=outcome,
         reason="; ".join(finding.text for finding in grave),
         log=text(start.get("log")),

@@ -82,14 +82,15 @@ def _nothing_ran(spec: RunSpec, units: Sequence[UnitResult]) -> list[str]:
             return ["nothing ran: the plan holds no unit for this shard"]
         if any(unit.is_red for unit in units):
             return ["no test passed"]
-        return [f"nothing ran: all {len(units)} units were skipped or deselected"]
+        whole = f"all {len(units)} units were" if len(units) > 1 else "the only unit was"
+        return [f"nothing ran: {whole} skipped or deselected"]
     if spec.selection:
         return []
     found = []
     for suite in dict.fromkeys(unit.unit.suite for unit in units):
         mine = [unit for unit in units if unit.unit.suite == suite]
-        whole = sum(unit.suite == suite for unit in spec.plan.units)
-        if len(mine) == whole and not any(_ran(unit) for unit in mine):
+        planned = sum(unit.suite == suite for unit in spec.plan.units)
+        if len(mine) == planned and not any(_ran(unit) for unit in mine):
             plural = f"all {len(mine)} files" if len(mine) > 1 else "its only file"
             found.append(f"suite {suite} ran nothing: {plural} skipped every test")
     return found

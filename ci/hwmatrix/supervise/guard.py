@@ -17,7 +17,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import hwmatrix
 from hwmatrix import codec, process, runfolder
 from hwmatrix.errors import RunFolderError
 from hwmatrix.journal import Journal
@@ -50,9 +49,7 @@ class Ending:
     signal: int | None = None
 
 
-def run(
-    spec: RunSpec, *, env: Mapping[str, str], tick: Callable[[], None] | None = None
-) -> Ending:
+def run(spec: RunSpec, *, env: Mapping[str, str], tick: Callable[[], None] | None = None) -> Ending:
     """Run the plan of `spec` and return how it ended; no process of it is left then.
 
     `env` is the environment for everything below; `tick` is called about five times a second.
@@ -111,8 +108,9 @@ class _Guard:
         self, env: Mapping[str, str], theirs: socket.socket, log: int
     ) -> subprocess.Popen[bytes]:
         # Not `-m`: this package need not be on the path of whatever `env` describes.
-        core = str(Path(hwmatrix.__file__).parents[1])
-        code = "import sys; sys.path.insert(0, sys.argv.pop(1)); " + (
+        core = str(Path(process.__file__).parents[1])
+        code = (
+            "import sys; sys.path.insert(0, sys.argv.pop(1)); "
             "from hwmatrix.supervise.supervisor import main; sys.exit(main(sys.argv[1:]))"
         )
         arguments = [str(self._folder), str(theirs.fileno()), self._temporary]
@@ -208,8 +206,11 @@ class _Guard:
         with contextlib.suppress(OSError):
             journal = Journal(self._folder, "guard")
             killed = len(swept.killed)
-            journal.write("RunEnd", exit_status=None, reason=reason, killed=killed, tail=log[-4096:])
+            journal.write(
+                "RunEnd", exit_status=None, reason=reason, killed=killed, tail=log[-4096:]
+            )
             journal.close()
         last = log.rpartition("\n")[2]
-        return Ending(exit_status=None, reason=f"{reason}: {last}" if last else reason, signal=number)
-
+        return Ending(
+            exit_status=None, reason=f"{reason}: {last}" if last else reason, signal=number
+        )

@@ -1,4 +1,4 @@
-"""`python -m hwmatrix.target server|child ...`.
+"""`python -m hwmatrix.target server|template|child ...`.
 
 Kept as the `__main__` of a package: multiprocessing's spawn does not import such a module again.
 """
@@ -14,6 +14,10 @@ def _main() -> int:
         from hwmatrix.target import server
 
         return server.main(rest)
+    if kind == "template":
+        from hwmatrix.target import template
+
+        return template.main(rest)
     from hwmatrix.target import child
 
     return child.main(rest)

@@ -34,21 +34,16 @@ def main(argv: list[str]) -> int:
     request = Request.from_plain(json.loads(Path(request_path).read_text(encoding="utf-8")))
     if not getattr(sys.flags, "safe_path", False):
         del sys.path[0]  # `python -m` put the current folder there; the `pytest` script does not
-    channel = Channel(_lift(int(events)))
     watch_stacks(request.stacks)
-    return run(request, channel)
-
-
-def run(request: Request, channel: Channel) -> int:
-    """Run pytest and announce how it ended; return its exit status."""
-    reporter = Reporter(channel, worker_input=request.worker_input, done=request.done)
+    reporter = Reporter(request.worker_input)
+    reporter.attach(Channel(lift(int(events))), done=request.done)
     sys.argv[:] = ["pytest", *request.args]
-    status = int(pytest.main(list(request.args), plugins=[reporter, Timeouts()]))
-    channel.put("end", status=status)
+    status = int(pytest.main(request.args, plugins=[reporter, Timeouts()]))
+    reporter.put("end", status=status)
     return status
 
 
-def _lift(descriptor: int) -> int:
+def lift(descriptor: int) -> int:
     """Return a copy of `descriptor` beyond the reach of tests, closed on exec; close the first."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     floor = min(_HIGH, soft // 2) if soft != resource.RLIM_INFINITY else _HIGH
@@ -63,5 +58,5 @@ def watch_stacks(path: str) -> None:
     The handler is C code, so it works while Python hangs; forked descendants inherit it.
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-    stream = _lift(os.open(path, flags, 0o644))
+    stream = lift(os.open(path, flags, 0o644))
     faulthandler.register(STACKS_SIGNAL, file=stream, all_threads=True)

@@ -10,19 +10,27 @@ from typing import TYPE_CHECKING
 from hwmatrix.target.wire import Control
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 _END_S = 10.0  # the server's own bound on ending a child is below this
 
 
 class SlotServer:
-    """The worker's handle on its slot's server; started anew when it died."""
+    """The worker's handle on its slot's server; started anew when it died.
 
-    def __init__(self, env: Mapping[str, str], cwd: str) -> None:
+    `preload` names the modules that its fork server imports before the first unit comes; None
+    where nothing forks. It starts at once.
+    """
+
+    def __init__(
+        self, env: Mapping[str, str], cwd: str, preload: Sequence[str] | None = None
+    ) -> None:
+        self._preload = preload
         self._env = dict(env)
         self._cwd = cwd
         self._popen: subprocess.Popen[bytes] | None = None
         self._control: Control | None = None
+        self._start()
 
     def control(self) -> Control:
         """Return the channel to a living server."""
@@ -46,6 +54,8 @@ class SlotServer:
                 start_new_session=True,
             )
         self._control = Control(ours)
+        if self._preload is not None:
+            self._control.send({"do": "preload", "modules": list(self._preload)})
 
     def close(self) -> int | None:
         """Close the channel, so that the server kills what runs and ends; return its status."""

@@ -11,7 +11,7 @@ import pytest
 
 from hwmatrix import runfolder
 from hwmatrix.journal import Journal
-from hwmatrix.target.scheduler import ListScheduler
+from hwmatrix.target.scheduler import ListScheduler, Node
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,15 +71,18 @@ class Controller:
             self._journal.write("RunStop", reason=reason)
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_testnodedown(self, node: Any, error: object | None) -> None:
+    def pytest_testnodedown(self, node: Node, error: object | None) -> None:
         """Close the accounts of a worker that died: xdist replaces it, its unit has ended."""
         if not error:
             return
         for part in runfolder.read_accounts(self._folder).open:
             if part.worker == node.gateway.id:
-                self._journal.write("UnitEnd", **runfolder.end_keys(
-                    part, cause="crashed", tail=f"its worker died ({error})", now=time.time()
-                ))
+                self._journal.write(
+                    "UnitEnd",
+                    **runfolder.end_keys(
+                        part, cause="crashed", tail=f"its worker died ({error})", now=time.time()
+                    ),
+                )
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hwmatrix import runfolder
+from hwmatrix.model import Isolation
 from hwmatrix.target import slotenv
 from hwmatrix.target.client import SlotServer
 from hwmatrix.target.part import Part, Sink, lost
@@ -54,7 +55,8 @@ class Relay:
         self._journal = journal
         self._sink = sink
         self._folder = Path(spec.folder)
-        self._server = SlotServer(self._env, spec.root)
+        forks = spec.isolation is Isolation.FORK
+        self._server = SlotServer(self._env, spec.root, spec.preload if forks else None)
 
     def close(self) -> None:
         """End the slot's server."""
@@ -75,6 +77,10 @@ class Relay:
         """Return True if the run is to stop."""
         return runfolder.stop_reason(self._folder) is not None
 
+    def _stop(self, reason: str) -> None:
+        if runfolder.request_stop(self._folder, reason):
+            self._journal.write("RunStop", reason=reason)
+
     def _run_part(self, part: Part, budget_s: float) -> None:
         read, write = os.pipe()
         conversation = _Conversation(part, Frames(read), self._start_keys(part))
@@ -83,7 +89,7 @@ class Relay:
             try:
                 conversation.listen(control, self.stopping)
             except KeyboardInterrupt:
-                runfolder.request_stop(self._folder, f"SIGINT to worker {self._worker}")
+                self._stop(f"SIGINT to worker {self._worker}")
                 conversation.listen(control, self.stopping)
                 raise
         except GoneError as error:
@@ -114,8 +120,8 @@ class Relay:
         temporary = str(self._temporary / f"{self._worker}-{time.monotonic_ns():x}")
         return Request(
             unit=unit.id,
-            args=(
-                *unit.selectors,
+            selectors=unit.selectors,
+            options=(
                 *self._spec.pytest_args,
                 *(["-x"] if self._spec.fail_fast else []),
                 f"--timeout={unit.test_limit_s:g}",
@@ -129,6 +135,7 @@ class Relay:
             worker_input=self._worker_input,
             done=tuple(part.done),
             env=slotenv.unit_env(unit, temporary, self._env),
+            isolation=(unit.isolation or self._spec.isolation).value,
         )
 
 
@@ -163,7 +170,7 @@ class _Conversation:
                 self._take_messages(control)
             elif self._frames.descriptor in ready:
                 self._take_events()
-            if not self._stopped and self.ended is None and stopping():
+            if not self._stopped and stopping():
                 self._stopped = True
                 self._open = False
                 control.send({"do": "stop"})
@@ -185,7 +192,7 @@ class _Conversation:
         for message in messages:
             what = message["is"]
             if what == "started":
-                keys = {key: message[key] for key in ("pid", "isolation")}
+                keys = {key: message[key] for key in ("pid", "isolation", "note")}
                 self._part.begin(**keys, **self._start_keys)
                 self._open = not self._stopped
             elif what == "expired":

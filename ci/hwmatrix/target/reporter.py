@@ -44,16 +44,32 @@ class Channel:
 
 
 class Reporter:
-    """Hook implementations; `done` are node ids that an earlier part of the unit finished with."""
+    """Hook implementations. Until `attach` says where to, events are kept."""
 
-    def __init__(
-        self, channel: Channel, *, worker_input: Mapping[str, Any], done: Sequence[str] = ()
-    ) -> None:
-        self._channel = channel
+    def __init__(self, worker_input: Mapping[str, Any]) -> None:
         self._worker_input = dict(worker_input)
-        self._done = frozenset(done)
+        self._channel: Channel | None = None
+        self._kept: list[tuple[str, dict[str, object]]] = []
+        self._done: frozenset[str] = frozenset()
         self._deselected = 0
         self._config: pytest.Config | None = None
+
+    def attach(self, channel: Channel, *, done: Sequence[str] = ()) -> None:
+        """Report to `channel` from now on, beginning with what was kept.
+
+        `done` are node ids that an earlier part of the unit finished with.
+        """
+        self._channel = channel
+        self._done = frozenset(done)
+        for kind, keys in self._kept:
+            channel.put(kind, **keys)
+
+    def put(self, kind: str, **keys: object) -> None:
+        """Send one event, or keep it."""
+        if self._channel is None:
+            self._kept.append((kind, keys))
+        else:
+            self._channel.put(kind, **keys)
 
     def pytest_load_initial_conftests(self, early_config: pytest.Config) -> None:
         """Be a worker before any plugin asks; the attributes are xdist's convention."""
@@ -67,7 +83,8 @@ class Reporter:
         `pytest_configure`, after this.
         """
         self._config = config
-        for name, value in {"dist": "no", "tx": [], "numprocesses": None}.items():
+        off: dict[str, object] = {"dist": "no", "tx": [], "numprocesses": None}
+        for name, value in off.items():
             if hasattr(config.option, name):
                 setattr(config.option, name, value)
 
@@ -83,29 +100,25 @@ class Reporter:
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Say what is going to run, before it runs."""
         tests = [item.nodeid for item in session.items]
-        self._channel.put("collected", tests=tests, deselected=self._deselected)
+        self.put("collected", tests=tests, deselected=self._deselected)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Pass on what could not be collected."""
         if not report.passed:
-            self._channel.put("collectreport", data=self._serialize(report))
+            self.put("collectreport", data=self._serialize(report))
 
-    def pytest_runtest_logstart(
-        self, nodeid: str, location: tuple[str, int | None, str]
-    ) -> None:
+    def pytest_runtest_logstart(self, nodeid: str, location: tuple[str, int | None, str]) -> None:
         """Say which test runs now: it is the culprit if the process dies."""
-        self._channel.put("start", test=nodeid, location=location)
+        self.put("start", test=nodeid, location=location)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Pass on one phase of one test."""
         report.sections = [(name, _cut(text, _SECTION_LIMIT)) for name, text in report.sections]
-        self._channel.put("report", data=self._serialize(report))
+        self.put("report", data=self._serialize(report))
 
-    def pytest_runtest_logfinish(
-        self, nodeid: str, location: tuple[str, int | None, str]
-    ) -> None:
+    def pytest_runtest_logfinish(self, nodeid: str, location: tuple[str, int | None, str]) -> None:
         """Say that the test is over."""
-        self._channel.put("finish", test=nodeid, location=location)
+        self.put("finish", test=nodeid, location=location)
 
     def pytest_warning_recorded(
         self,
@@ -116,7 +129,7 @@ class Reporter:
     ) -> None:
         """Pass on a warning in the shape of pytest-reportlog, and where pytest places it."""
         category = warning_message.category
-        self._channel.put(
+        self.put(
             "warning",
             when=when,
             nodeid=nodeid,
@@ -130,7 +143,7 @@ class Reporter:
 
     def pytest_internalerror(self, excrepr: object) -> None:
         """Pass on that pytest itself, or a plugin, failed."""
-        self._channel.put("internal error", text=_cut(str(excrepr), _SECTION_LIMIT))
+        self.put("internal error", text=_cut(str(excrepr), _SECTION_LIMIT))
 
     def _serialize(self, report: pytest.CollectReport | pytest.TestReport) -> dict[str, Any]:
         assert self._config is not None
@@ -147,4 +160,4 @@ def _cut(text: str, limit: int) -> str:
     if len(text) <= limit:
         return text
     head = limit // 4
-    return f"{text[:head]}\n... {len(text) - limit} characters cut ...\n{text[head - limit:]}"
+    return f"{text[:head]}\n... {len(text) - limit} characters cut ...\n{text[head - limit :]}"

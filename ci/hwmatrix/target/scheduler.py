@@ -14,8 +14,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 
+class Gateway(Protocol):
+    """What is used of execnet's gateway."""
+
+    id: str
+
+
 class Node(Protocol):
     """What is used of xdist's `WorkerController`."""
+
+    gateway: Gateway
 
     @property
     def shutting_down(self) -> bool:

@@ -14,12 +14,13 @@ import shutil
 import socket
 import subprocess
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from hwmatrix import process
-from hwmatrix.target.watch import Ended, Spawned, Watch
-from hwmatrix.target.wire import Control, Request
+from hwmatrix.target.forkserver import ForkServer, Template, UnsafeError
+from hwmatrix.target.watch import Child, Ended, Spawned, Watch
+from hwmatrix.target.wire import Control, GoneError, Request
 
 
 def main(argv: list[str]) -> int:
@@ -27,8 +28,12 @@ def main(argv: list[str]) -> int:
     (descriptor,) = argv
     process.become_subreaper()
     server = Server(Control(socket.socket(fileno=int(descriptor))))
-    server.serve()
-    process.sweep()
+    try:
+        server.serve()
+    except GoneError:
+        return 0
+    finally:
+        process.sweep()
     return 0
 
 
@@ -37,6 +42,7 @@ class Server:
 
     def __init__(self, control: Control) -> None:
         self._control = control
+        self._forks = ForkServer((), "")
         os.set_inheritable(control.fileno(), False)
 
     def serve(self) -> None:
@@ -46,7 +52,12 @@ class Server:
             if messages is None:
                 return
             for message in messages:
-                if message["do"] == "run" and not self._run(Request.from_plain(message["request"])):
+                if message["do"] == "preload":
+                    self._forks = ForkServer(message["modules"], str(Path.cwd()))
+                    self._forks.start()
+                elif message["do"] == "run" and not self._run(
+                    Request.from_plain(message["request"])
+                ):
                     return
 
     def _run(self, request: Request) -> bool:
@@ -55,27 +66,77 @@ class Server:
         temporary = Path(request.temporary)
         try:
             temporary.mkdir(parents=True, exist_ok=True)
-            watch = self._start(request, events)
+            started = self._start(request, events)
         except OSError as error:
-            os.close(events)
             self._control.send({"is": "ended", **asdict(_not_started(error))})
             return True
-        ended = watch.run()
+        finally:
+            os.close(events)
+        ended = started.watch.run()
+        self._tidy(started, ended)
         shutil.rmtree(temporary, ignore_errors=True)
-        if watch.worker_gone:
+        if started.watch.worker_gone:
             return False
         self._control.send({"is": "ended", **asdict(ended)})
         return True
 
-    def _start(self, request: Request, events: int) -> Watch:
+    def _start(self, request: Request, events: int) -> _Started:
+        note = ""
+        if request.isolation == "fork":
+            try:
+                return self._fork(request, events)
+            except UnsafeError as error:
+                note = f"a fresh interpreter instead of a fork: {error}"
+        return self._spawn(request, events, note)
+
+    def _fork(self, request: Request, events: int) -> _Started:
+        child, template = self._forks.fork(request, events)
+        self._announce(child.pid, "fork", "")
+        watch = self._watch(child, template.output, request, template.preamble)
+        return _Started(watch, template=template)
+
+    def _spawn(self, request: Request, events: int, note: str) -> _Started:
         read, write = os.pipe()
-        child = spawn(request, events=events, output=write)
-        os.close(write)
-        os.close(events)
-        self._control.send({"is": "started", "pid": child.pid, "isolation": "spawn"})
+        try:
+            child = spawn(request, events=events, output=write)
+        except OSError:
+            os.close(read)
+            raise
+        finally:
+            os.close(write)
+        self._announce(child.pid, "spawn", note)
+        return _Started(self._watch(child, read, request, b""), output=read)
+
+    def _announce(self, pid: int, isolation: str, note: str) -> None:
+        self._control.send({"is": "started", "pid": pid, "isolation": isolation, "note": note})
+
+    def _watch(self, child: Child, output: int, request: Request, preamble: bytes) -> Watch:
         return Watch(
-            child, output=read, control=self._control, request=request, keep=frozenset()
+            child,
+            output=output,
+            control=self._control,
+            request=request,
+            keep=self._forks.pids(),
+            preamble=preamble,
         )
+
+    def _tidy(self, started: _Started, ended: Ended) -> None:
+        if started.output is not None:
+            os.close(started.output)
+        Path(f"{started.watch.request.temporary}.json").unlink(missing_ok=True)
+        template = started.template
+        silent = ended.exit_status is None and ended.signal is None
+        if template is not None and (template.broken or silent):
+            self._forks.forget(template)  # dead, or it never said how its child ended
+
+
+@dataclass(frozen=True)
+class _Started:
+    """A watched child: `template` where it was forked, else the `output` to close after it."""
+
+    watch: Watch
+    template: Template | None = None
+    output: int | None = None
 
 
 def spawn(request: Request, *, events: int, output: int) -> Spawned:

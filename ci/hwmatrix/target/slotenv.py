@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import os
 import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hwmatrix import runfolder
@@ -53,8 +54,8 @@ def unit_env(unit: Unit, temporary: str, env: Mapping[str, str]) -> dict[str, st
     """
     caches = {}
     if "TORCHINDUCTOR_CACHE_DIR" not in env:
-        usual = os.path.join(env.get("TMPDIR") or tempfile.gettempdir(), _inductor_folder())
-        caches["TORCHINDUCTOR_CACHE_DIR"] = usual
+        usual = Path(env.get("TMPDIR") or tempfile.gettempdir()) / _inductor_folder()
+        caches["TORCHINDUCTOR_CACHE_DIR"] = str(usual)
     return {**caches, "HWMATRIX_SUITE": unit.suite, "TMPDIR": temporary, **unit.env}
 
 

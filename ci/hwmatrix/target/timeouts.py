@@ -7,12 +7,12 @@ the very exception is known and recognised again when the report is made: no tex
 from __future__ import annotations
 
 import signal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Protocol
 
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator
     from types import FrameType
 
 OUTCOME = "hw_outcome"
@@ -21,11 +21,19 @@ TIMED_OUT = "timed out"
 _RAISED = pytest.StashKey[BaseException]()
 
 
+class Settings(Protocol):
+    """What is used of pytest-timeout's settings, a named tuple."""
+
+    method: str
+
+    def _replace(self, *, method: str) -> Settings: ...
+
+
 class Timeouts:
     """Marks reports of timed-out tests with `hw_outcome`."""
 
     @pytest.hookimpl(tryfirst=True, optionalhook=True)
-    def pytest_timeout_set_timer(self, item: pytest.Item, settings: Any) -> object:
+    def pytest_timeout_set_timer(self, item: pytest.Item, settings: Settings) -> object:
         """Use the signal method where a test asks for the thread method.
 
         That one ends the whole process with `os._exit(1)` and takes the rest of the file with it.
@@ -36,8 +44,9 @@ class Timeouts:
             item=item, settings=settings._replace(method="signal")
         )
 
+    # pytest looks only at functions whose names begin with `pytest_`.
     @pytest.hookimpl(wrapper=True, optionalhook=True, specname="pytest_timeout_set_timer")
-    def note_exception(self, item: pytest.Item) -> Generator[None, object, object]:
+    def pytest_note_exception(self, item: pytest.Item) -> Generator[None, object, object]:
         """Keep what pytest-timeout's handler raises."""
         result = yield
         handler = signal.getsignal(signal.SIGALRM)
@@ -62,7 +71,7 @@ class _Noting:
 
     __tracebackhide__ = True
 
-    def __init__(self, item: pytest.Item, inner: Any) -> None:
+    def __init__(self, item: pytest.Item, inner: Callable[[int, FrameType | None], object]) -> None:
         self._item = item
         self._inner = inner
 

@@ -9,7 +9,6 @@ import os
 import select
 import signal
 import stat
-import subprocess
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,8 @@ from hwmatrix.target.cappedlog import CappedLog, tail_of
 from hwmatrix.target.wire import GoneError
 
 if TYPE_CHECKING:
+    import subprocess
+
     from hwmatrix.target.wire import Control, Request
 
 # All of these together stay below the 5 s within which a kill is to be complete.
@@ -33,7 +34,7 @@ INTERRUPT_S = 3.0
 _STEP_S = 0.02  # where there are no process descriptors, the child is looked at this often
 _READ = 1 << 16
 _STACKS_TAIL = 12 * 1024
-_LOG_TAIL = 4 * 1024
+_LOG_TAIL = 8 * 1024
 
 
 class Child(Protocol):
@@ -94,14 +95,22 @@ class Watch:
     """Runs until the child and everything below it is gone."""
 
     def __init__(
-        self, child: Child, *, output: int, control: Control, request: Request, keep: frozenset[int]
+        self,
+        child: Child,
+        *,
+        output: int,
+        control: Control,
+        request: Request,
+        keep: frozenset[int],
+        preamble: bytes = b"",
     ) -> None:
         self._child = child
         self._output = output
         self._control = control
-        self._request = request
+        self.request = request
         self._keep = keep
         self._log = CappedLog(Path(request.log))
+        self._log.write(preamble)
         self._messages: list[str] = []
         self._status: int | None = None
         self._killed: frozenset[int] = frozenset()
@@ -118,7 +127,7 @@ class Watch:
     def run(self) -> Ended:
         """Return how the child ended; nothing of it is left then."""
         started = time.monotonic()
-        why = self._wait(started + self._request.budget_s)
+        why = self._wait(started + self.request.budget_s)
         if why == "budget":
             self._expire()
         elif why == "stopped":
@@ -144,15 +153,14 @@ class Watch:
         return frozenset() if self._status is not None else frozenset({self._child.pid})
 
     def _wait(self, end: float) -> str:
-        while self._status is None:
+        while True:
             self.pump(end)
             if self._status is not None:
-                break
+                return ""
             if self.worker_gone or "stop" in self._messages:
                 return "stopped"
             if time.monotonic() >= end:
                 return "budget"
-        return ""
 
     # ------------------------------------------------------------ waiting
     def pump(self, end: float) -> None:
@@ -249,10 +257,10 @@ class Watch:
         forks = [pid for pid in tree if process.catches(pid, signal.SIGUSR1)]
         self._signal(forks, signal.SIGUSR1)
         self.pump(time.monotonic() + STACKS_S)
-        others = [
-            pid for pid in tree if pid not in forks and process.catches(pid, signal.SIGABRT)
-        ]
+        others = [pid for pid in tree if pid not in forks and process.catches(pid, signal.SIGABRT)]
         if others:
+            # Else the test would go on when what it waits for dies, and its output be gone.
+            self._signal([self._child.pid], signal.SIGSTOP)
             self._signal(others, signal.SIGABRT)
             self.pump(time.monotonic() + STACKS_S)
         self._save_captured()
@@ -267,13 +275,14 @@ class Watch:
                 continue
             text = tail_of(path, _LOG_TAIL) if regular else ""
             if text:
-                with Path(self._request.stacks).open("a", encoding="utf-8") as stream:
+                with Path(self.request.stacks).open("a", encoding="utf-8") as stream:
                     stream.write(f"\n--- captured so far on descriptor {number} ---\n{text}\n")
 
     def _end_by_force(self) -> None:
         tree = [p.pid for p in self._tree()]
         self._killed |= frozenset(tree)
         self._signal(tree, signal.SIGTERM)
+        self._signal(tree, signal.SIGCONT)
         self._until_dead(TERM_S)
         if self._status is None:
             self._signal([self._child.pid], signal.SIGKILL)
@@ -288,8 +297,8 @@ class Watch:
                 self.pump(end)
 
     def _tail(self) -> str:
-        parts = [
-            tail_of(Path(self._request.stacks), _STACKS_TAIL),
-            tail_of(Path(self._request.log), _LOG_TAIL),
-        ]
-        return "\n".join(part for part in parts if part)
+        stacks = Path(self.request.stacks)
+        texts = [tail_of(stacks, _STACKS_TAIL), tail_of(Path(self.request.log), _LOG_TAIL)]
+        if not texts[0]:
+            stacks.unlink(missing_ok=True)
+        return "\n".join(text for text in texts if text)

@@ -30,12 +30,14 @@ _LARGEST_INT = 1 << 62  # execnet carries larger ones as text at best
 class Request:
     """What the worker asks of its server: run one part of one unit.
 
-    `args` are pytest's; `done` are node ids that earlier parts finished with. `log` and `stacks`
-    are absolute paths. `budget_s` counts from the start of this part.
+    `selectors` and `options` are pytest's arguments; `done` are node ids that earlier parts
+    finished with. `log` and `stacks` are absolute paths. `budget_s` counts from the start of this
+    part. `isolation` is "fork" or "spawn".
     """
 
     unit: str
-    args: tuple[str, ...]
+    selectors: tuple[str, ...]
+    options: tuple[str, ...]
     cwd: str
     log: str
     stacks: str
@@ -44,6 +46,12 @@ class Request:
     worker_input: Mapping[str, Any]
     done: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
+    isolation: str = "spawn"
+
+    @property
+    def args(self) -> list[str]:
+        """Pytest's command line."""
+        return [*self.selectors, *self.options]
 
     def to_plain(self) -> dict[str, object]:
         """Return what JSON carries."""
@@ -52,7 +60,8 @@ class Request:
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> Request:
         """Return the request that `to_plain` gave."""
-        return cls(**{**plain, "args": tuple(plain["args"]), "done": tuple(plain["done"])})
+        lists = {name: tuple(plain[name]) for name in ("selectors", "options", "done")}
+        return cls(**{**plain, **lists})
 
 
 class GoneError(Exception):

@@ -6,8 +6,8 @@ id of the item that runs, so a unit shows the inner test's id while one of its r
 
 from __future__ import annotations
 
+import builtins
 import copy
-import importlib
 import os
 import warnings
 from pathlib import Path
@@ -115,15 +115,19 @@ class Carrier:
 
     def report(self, data: Mapping[str, Any]) -> None:
         """Take one phase of a test."""
-        self._pass_on(self._from_data(data))
+        report = self._from_data(data)
+        assert isinstance(report, pytest.TestReport)
+        self._pass_on(report)
 
     def collect_report(self, data: Mapping[str, Any]) -> None:
         """Take what could not be collected."""
         self._hook.pytest_collectreport(report=self._from_data(data))
 
-    def _from_data(self, data: Mapping[str, Any]) -> Any:
+    def _from_data(self, data: Mapping[str, Any]) -> pytest.CollectReport | pytest.TestReport:
         # pytest takes the dictionary apart, nested ones too, so it gets a copy.
-        report = self._hook.pytest_report_from_serializable(config=self._config, data=copy.deepcopy(data))
+        copied = copy.deepcopy(data)
+        convert = self._hook.pytest_report_from_serializable
+        report: pytest.CollectReport | pytest.TestReport = convert(config=self._config, data=copied)
         setattr(report, _DATA, data)
         return report
 
@@ -169,5 +173,5 @@ class Carrier:
 
 def _category(module: str, name: str) -> type[Warning]:
     """Return the category if it is Python's own: a worker imports nothing of the tests."""
-    found = getattr(importlib.import_module("builtins"), name, None) if module == "builtins" else None
+    found = getattr(builtins, name, None) if module == "builtins" else None
     return found if isinstance(found, type) and issubclass(found, Warning) else UserWarning

@@ -26,10 +26,10 @@ from hwmatrix import (
 )
 
 register_cpu_ci(8, suite="stage-b-test-cpu")
-register_cuda_ci(20, suite="stage-b-test-1-gpu-small")
+register_cuda_ci(10, suite="stage-b-test-1-gpu-small")
 # amd and xpu: copied from cuda, never measured there.
-register_amd_ci(20, suite="stage-b-test-1-gpu-small-amd")
-register_xpu_ci(20, suite="stage-b-test-1-gpu-xpu")
+register_amd_ci(10, suite="stage-b-test-1-gpu-small-amd")
+register_xpu_ci(10, suite="stage-b-test-1-gpu-xpu")
 
 EXPERTS, CHOSEN, TOKENS, HIDDEN, INNER = 8, 2, 96, 64, 128
 EMPTY = 5  # no token goes to this expert

@@ -21,11 +21,11 @@ from platform_facts import DEVICE, PLATFORM, draw, roundoff
 
 from hwmatrix import register_amd_ci, register_cpu_ci, register_cuda_ci, register_xpu_ci
 
-register_cpu_ci(10, suite="stage-b-test-cpu")
-register_cuda_ci(20, suite="stage-b-test-1-gpu-small")
+register_cpu_ci(8, suite="stage-b-test-cpu")
+register_cuda_ci(10, suite="stage-b-test-1-gpu-small")
 # amd and xpu: copied from cuda, never measured there.
-register_amd_ci(20, suite="stage-b-test-1-gpu-small-amd")
-register_xpu_ci(20, suite="stage-b-test-1-gpu-xpu")
+register_amd_ci(10, suite="stage-b-test-1-gpu-small-amd")
+register_xpu_ci(10, suite="stage-b-test-1-gpu-xpu")
 
 # mantissa bits, exponent of the smallest normal number, largest finite value (OCP OFP8 1.0 and
 # the "fnuz" formats of arXiv:2206.02915); written out here, not read from torch.finfo.

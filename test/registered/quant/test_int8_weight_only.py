@@ -15,21 +15,15 @@ import unittest
 
 import pytest
 import torch
-from platform_facts import BACKEND, DEVICE, PLATFORM, draw, roundoff
+from platform_facts import BACKEND, DEVICE, PLATFORM, draw, missing_kernel, roundoff
 
-from hwmatrix import (
-    register_amd_ci,
-    register_cpu_ci,
-    register_cuda_ci,
-    register_xpu_ci,
-    skip_on,
-)
+from hwmatrix import register_amd_ci, register_cpu_ci, register_cuda_ci, register_xpu_ci
 
-register_cpu_ci(8, suite="stage-b-test-cpu")
-register_cuda_ci(20, suite="stage-b-test-1-gpu-small")
+register_cpu_ci(10, suite="stage-b-test-cpu")
+register_cuda_ci(10, suite="stage-b-test-1-gpu-small")
 # amd and xpu: copied from cuda, never measured there.
-register_amd_ci(20, suite="stage-b-test-1-gpu-small-amd")
-register_xpu_ci(20, suite="stage-b-test-1-gpu-xpu")
+register_amd_ci(10, suite="stage-b-test-1-gpu-small-amd")
+register_xpu_ci(10, suite="stage-b-test-1-gpu-xpu")
 
 TOKENS, INPUTS, OUTPUTS = 32, 256, 128
 every_dtype = pytest.mark.parametrize("dtype", PLATFORM.dtypes, ids=str)
@@ -78,7 +72,10 @@ def test_product_is_within_the_bound(dtype):
     assert bool((wrong <= allowed(x, weight, scale)).all())
 
 
-@skip_on("cuda", "amd", "xpu", reason="aten::_weight_int8pack_mm is a CPU kernel in torch 2.11")
+@pytest.mark.skipif(
+    bool(missing_kernel("aten::_weight_int8pack_mm")),
+    reason=missing_kernel("aten::_weight_int8pack_mm"),
+)
 @every_dtype
 def test_fused_kernel_is_within_the_bound(dtype):
     x, weight = numbers(dtype)
@@ -108,7 +105,7 @@ class TestIntegerProduct(unittest.TestCase):
     def product(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         return torch._int_mm(a, b)
 
-    @skip_on("xpu", reason="aten::_int_mm is not in every torch build for XPU")
+    @unittest.skipIf(missing_kernel("aten::_int_mm"), missing_kernel("aten::_int_mm"))
     def test_it_is_exact(self) -> None:
         generator = torch.Generator().manual_seed(93)
         a = torch.randint(-128, 128, (TOKENS, INPUTS), generator=generator).to(torch.int8)
@@ -117,7 +114,7 @@ class TestIntegerProduct(unittest.TestCase):
         self.assertEqual(actual.dtype, torch.int32)
         self.assertTrue(torch.equal(actual.cpu().long(), a.long() @ b.long().T))
 
-    @skip_on("xpu", reason="aten::_int_mm is not in every torch build for XPU")
+    @unittest.skipIf(missing_kernel("aten::_int_mm"), missing_kernel("aten::_int_mm"))
     def test_sums_beyond_16_bits_are_kept(self) -> None:
         a = torch.full((TOKENS, INPUTS), -128, dtype=torch.int8, device=DEVICE)
         b = torch.full((OUTPUTS, INPUTS), -128, dtype=torch.int8, device=DEVICE)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -64,7 +65,9 @@ class FakeRun:
         assert isinstance(plan_changes, dict)
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
-        slots = tuple(Slot(index=i, devices=(Device(key=f"rank{i}", token=str(i)),)) for i in (0, 1))
+        slots = tuple(
+            Slot(index=i, devices=(Device(key=f"rank{i}", token=str(i)),)) for i in (0, 1)
+        )
         base = RunSpec(
             run_id="cpu-stage-b-20270115T080000-7",
             plan=make_plan(units, **plan_changes),
@@ -125,6 +128,10 @@ class FakePart:
     def __init__(self, run: FakeRun, unit: Unit, slot: int, keys: dict[str, object]) -> None:
         self.run, self.unit, self.slot, self.keys = run, unit, slot, keys
         self.began = run.now
+
+    @staticmethod
+    def failure(path: str, why: str) -> dict[str, object]:
+        return failure(path, why)
 
     def id(self, test: str) -> str:
         return f"{self.unit.files[0]}::{test}"
@@ -205,7 +212,7 @@ def failure(path: str, why: str) -> dict[str, object]:
         "type": "ReprEntry",
         "data": {
             "lines": ["    def test():", ">       assert x", f"E       {why}"],
-            "reprfileloc": {"path": path, "lineno": 7, "message": why.split(":")[0]},
+            "reprfileloc": {"path": path, "lineno": 7, "message": why.partition(":")[0]},
         },
     }
     traceback = {"reprentries": [entry], "extraline": None, "style": "long"}
@@ -213,20 +220,175 @@ def failure(path: str, why: str) -> dict[str, object]:
     return {"reprcrash": crash, "reprtraceback": traceback, "sections": [], "chain": chain}
 
 
+class Maker:
+    """What a test makes its run folder with."""
+
+    unit = staticmethod(make_unit)
+    failure = staticmethod(failure)
+    t0 = T0
+    suite = SUITE
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._made = 0
+
+    def run(self, *units: Unit, **spec: object) -> FakeRun:
+        """Return a new run of `units`; keyword arguments change its RunSpec, `plan` its Plan."""
+        self._made += 1
+        return FakeRun(self.folder / f"run{self._made}", units, **spec)
+
+    def lines(self, run: FakeRun) -> dict[str, list[dict[str, object]]]:
+        """Return the journal's lines by file name."""
+        files = sorted((run.folder / "journal").glob("*.jsonl"))
+        return {f.name: [json.loads(line) for line in f.read_text().splitlines()] for f in files}
+
+    def bad_day(self) -> FakeRun:
+        """Return a run with every outcome in it, each unit named after how it ends."""
+        names = [
+            "attention",
+            "copies",
+            "broken",
+            "segv",
+            "exit0",
+            "hang",
+            "empty",
+            "idle",
+            "gloo",
+            "flaky",
+            "sub",
+            "late",
+        ]
+        units = {name: make_unit(name) for name in names}
+        units["attention"] = make_unit("attention", est_s=12.5)
+        disabled = (("test/registered/test_old.py", "needs 8 GPUs (ana, until 2027-03-01)"),)
+        plan = {"disabled": disabled, "makespan_s": 65.0, "setup_s": 30.0}
+        run = self.run(*units.values(), plan=plan)
+        run.start()
+        run.good(units["attention"], "test_decode", "TestPaged::test_b[f16-128]", seconds=30)
+        _slot_one(run, units)
+        run.now = T0 + 30
+        _slot_zero(run, units)
+        run.now = T0 + 160
+        run.stop("SIGINT")
+        run.end(1, killed=2)
+        run.close()
+        return run
+
+
+def _slot_one(run: FakeRun, units: dict[str, Unit]) -> None:
+    run.now = T0
+    part = run.part(units["copies"], slot=1)
+    part.start()
+    part.collected("TestPinned::test_1", "TestPinned::test_2", "test_3")
+    part.test("TestPinned::test_1", "skipped", why="no gpu")
+    part.test("TestPinned::test_2", "skipped", why="no gpu")
+    part.test("test_3")
+    part.end()
+    part = run.part(units["broken"], slot=1)
+    part.start()
+    run.now += 1
+    long = "ImportError while importing test module\nE   ModuleNotFoundError: No module named 'x'"
+    part.write("CollectReport", nodeid=part.unit.files[0], outcome="failed", longrepr=long)
+    part.end(exit_status=2, tail="!!! Interrupted: 1 error during collection !!!")
+    part = run.part(units["segv"], slot=1)
+    part.start()
+    part.collected("test_ok", "test_null", "test_after")
+    part.test("test_ok")
+    part.test_start("test_null")
+    run.now += 3
+    tail = 'Fatal Python error: Segmentation fault\n  File "test_segv.py", line 9 in test_null\n'
+    part.end("crashed", None, signal="SIGSEGV", test=part.id("test_null"), tail=tail)
+    part = run.part(units["segv"], slot=1, part=2)
+    part.start()
+    part.collected("test_after")
+    part.test("test_after")
+    part.end()
+    part = run.part(units["exit0"], slot=1)
+    part.start()
+    part.collected("test_q")
+    part.test_start("test_q")
+    run.now += 2
+    part.end("crashed", 0, test=part.id("test_q"))
+    part = run.part(units["hang"], slot=1)
+    part.start()
+    part.collected("test_fine", "test_hang", "test_never")
+    part.test("test_fine")
+    part.test_start("test_hang")
+    run.now += 119
+    part.write("UnitExpired", limit_s=120.0, test=part.id("test_hang"))
+    part.end("budget", None, signal="SIGKILL", test=part.id("test_hang"), killed=3)
+
+
+def _slot_zero(run: FakeRun, units: dict[str, Unit]) -> None:
+    part = run.part(units["empty"])
+    part.start()
+    part.collected()
+    run.now += 1
+    part.end(exit_status=5)
+    part = run.part(units["idle"])
+    part.start()
+    part.collected("test_x", "test_y")
+    part.test("test_x", "skipped", why="needs gfx950")
+    part.test("test_y", "skipped", why="needs gfx950")
+    part.end()
+    part = run.part(units["gloo"])
+    part.start()
+    names = [f"test_all_reduce[{size}]" for size in range(24)]
+    part.collected(*names)
+    noise = [["Captured stdout call", "rank 0 \x1b[31mred\x1b[0m \x00 <&> ]]>"]]
+    why = "AssertionError: Tensor-likes are not close! Mismatched elements: 7 / 16384 (0.1%)"
+    for number, name in enumerate(names):
+        outcome = "failed" if number % 2 else "passed"
+        part.test(name, outcome, why=why, seconds=0.5, sections=noise)
+    part.end(exit_status=1)
+    part = run.part(units["flaky"])
+    part.start()
+    part.collected("test_f")
+    part.test("test_f", "failed", why="RuntimeError: port taken")
+    part.end(exit_status=1)
+    part = run.part(units["flaky"], attempt=2)
+    part.start()
+    part.collected("test_f")
+    part.test("test_f")
+    part.end()
+    part = run.part(units["sub"])
+    part.start()
+    part.collected("test_s")
+    part.test_start("test_s")
+    part.report("test_s", "setup")
+    part.write(
+        "SubTestReport",
+        nodeid=part.id("test_s"),
+        outcome="failed",
+        when="call",
+        longrepr=failure("test_sub.py", "AssertionError: 1 != 0"),
+        **{"_subtest.context": {"msg": None, "kwargs": {"i": "1"}}},
+    )
+    part.report("test_s", "call")
+    part.report("test_s", "teardown")
+    part.end(exit_status=1)
+
+
+GOLDEN = Path(__file__).parents[2] / "data" / "reporting"
+
+
+def check_golden(name: str, text: str) -> None:
+    """Compare `text` with a committed file; `UPDATE_GOLDEN=1` writes it and fails once."""
+    path = GOLDEN / name
+    known = path.read_text(encoding="utf-8") if path.exists() else ""
+    if text != known and os.environ.get("UPDATE_GOLDEN"):
+        path.write_text(text, encoding="utf-8")
+        pytest.fail(f"{path} was rewritten: look at the difference, then run the tests again")
+    assert text == known
+
+
 @pytest.fixture
-def make_run(tmp_path: Path) -> Callable[..., FakeRun]:
+def golden() -> Callable[[str, str], None]:
+    """Return a function that compares a text with a file of test/data/reporting."""
+    return check_golden
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Maker:
     """Return a maker of run folders below the test's own folder."""
-    made = 0
-
-    def make(units: Sequence[Unit], **spec: object) -> FakeRun:
-        nonlocal made
-        made += 1
-        return FakeRun(tmp_path / f"run{made}", units, **spec)
-
-    return make
-
-
-def read_lines(folder: Path) -> list[dict[str, object]]:
-    """Return the journal's lines of all writers, for tests that take some away."""
-    files = sorted((folder / "journal").glob("*.jsonl"))
-    return [json.loads(line) for file in files for line in file.read_text().splitlines()]
+    return Maker(tmp_path)

@@ -1,0 +1,63 @@
+"""What failed in a unit, for people: tests that failed for one reason stand together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hwmatrix.model import Outcome
+from hwmatrix.reporting.screen import plural
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from hwmatrix.reporting.result import TestResult, UnitResult
+
+_NAMED = 3
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Group:
+    """Tests of one unit with one outcome and one reason, in order of collection."""
+
+    tests: tuple[TestResult, ...]
+    text: str
+
+    def title(self, name: Callable[[TestResult], str]) -> str:
+        """Return the first tests, each as `name` writes it, and how many more there are."""
+        first = ", ".join(name(test) for test in self.tests[:_NAMED])
+        rest = len(self.tests) - _NAMED
+        return f"{first} and {rest} more" if rest > 0 else first
+
+
+def groups(unit: UnitResult) -> list[Group]:
+    """Return the red tests that say more than their unit's reason, those of one reason together.
+
+    Not run says nothing of a test, and the unit's reason names the one that ran at the end.
+    """
+    found: dict[str, list[TestResult]] = {}
+    for test in unit.red_tests:
+        if _tells_more(test):
+            outcome = "" if test.outcome is Outcome.FAILED else f"{test.outcome}: "
+            found.setdefault(f"{outcome}{test.reason or 'no reason given'}", []).append(test)
+    return [Group(tests=tuple(tests), text=text) for text, tests in found.items()]
+
+
+def _tells_more(test: TestResult) -> bool:
+    if test.outcome is Outcome.FAILED or test.detail:
+        return True
+    return test.outcome is Outcome.TIMED_OUT and "budget" not in test.reason
+
+
+def never_started(units: Sequence[UnitResult]) -> dict[str, list[UnitResult]]:
+    """Return the units without any process by the reason for it: after a stop they are many."""
+    found: dict[str, list[UnitResult]] = {}
+    for unit in units:
+        if unit.outcome is Outcome.NOT_RUN and not unit.spans:
+            found.setdefault(unit.reason, []).append(unit)
+    return found
+
+
+def more(many: int, noun: str) -> str:
+    """Return `and 3 more tests`, or nothing for none."""
+    return f"and {plural(many, f'more {noun}')}" if many > 0 else ""

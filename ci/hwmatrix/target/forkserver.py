@@ -1,0 +1,248 @@
+"""The slot server's handle on its fork server: the preloaded process and its templates."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from hwmatrix.target.wire import Control, GoneError, Request
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+# Each keeps its own pages only; one per folder with tests and per distinct limit.
+_MOST_TEMPLATES = 6
+_PREAMBLE = 64 * 1024  # pytest's header, which a template prints once for all its children
+_READ = 1 << 16
+
+
+class UnsafeError(Exception):
+    """Forking is not possible here; the message says why."""
+
+
+def key_of(request: Request) -> tuple[object, ...]:
+    """Return what a template's configuration depends on: folders, options, environment."""
+    folders = tuple(sorted({s.partition("::")[0].rpartition("/")[0] for s in request.selectors}))
+    env = tuple(sorted((n, v) for n, v in request.env.items() if n != "TMPDIR"))
+    return folders, request.options, env
+
+
+@dataclass
+class Template:
+    """One template: `output` is what it and its children print."""
+
+    pid: int
+    control: Control
+    output: int
+    preamble: bytes = b""
+    broken: bool = False
+
+    def close(self) -> None:
+        """Let it end: it reads end-of-file."""
+        self.control.close()
+        os.close(self.output)
+
+
+class Forked:
+    """A child that a template forked; the template tells its exit status."""
+
+    def __init__(self, template: Template, messages: Sequence[dict[str, Any]]) -> None:
+        self.pid = int(messages[0]["pid"])
+        self._template = template
+        self._status: int | None = None
+        self._take(messages[1:])
+
+    def _take(self, messages: Sequence[dict[str, Any]]) -> None:
+        for message in messages:
+            self._status = int(message["status"])
+
+    def status(self) -> int | None:
+        """Return None while it runs, else its exit status, or minus the signal that ended it."""
+        if self._status is None and _readable(self._template.control, 0):
+            messages = self._template.control.receive()
+            if messages is None:
+                # The template died, and the kernel killed the child with it (PR_SET_PDEATHSIG).
+                self._template.broken = True
+                self._status = -signal.SIGKILL
+            else:
+                self._take(messages)
+        return self._status
+
+    def fileno(self) -> int | None:
+        """Return the descriptor on which the template speaks, None once it has spoken."""
+        return self._template.control.fileno() if self._status is None else None
+
+
+@dataclass
+class ForkServer:
+    """Starts the preloaded process at once; makes templates when they are needed."""
+
+    modules: Sequence[str]
+    cwd: str
+    _templates: dict[tuple[object, ...], Template] = field(default_factory=dict)
+    _refused: dict[tuple[object, ...], str] = field(default_factory=dict)
+    _popen: subprocess.Popen[bytes] | None = None
+    _control: Control | None = None
+    _reason: str = ""
+
+    def start(self) -> None:
+        """Start the preloaded process, without waiting for it."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            command = [sys.executable, "-m", "hwmatrix.target", "template"]
+            self._popen = subprocess.Popen(
+                [*command, str(theirs.fileno()), str(os.getpid()), *self.modules],
+                cwd=self.cwd,
+                stdin=subprocess.DEVNULL,
+                pass_fds=(theirs.fileno(),),
+                start_new_session=True,
+            )
+        self._control = Control(ours)
+        self._reason = "unknown"
+
+    def pids(self) -> frozenset[int]:
+        """The processes that stay between units."""
+        own = {template.pid for template in self._templates.values()}
+        return frozenset(own | ({self._popen.pid} if self._popen else set()))
+
+    def fork(self, request: Request, events: int) -> tuple[Forked, Template]:
+        """Return a child for `request` and the template that it came from.
+
+        Raises:
+            UnsafeError: it cannot be forked; start a fresh interpreter.
+        """
+        template = self._template(request, time.monotonic() + request.budget_s)
+        try:
+            template.control.send({"do": "fork", "request": request.to_plain()}, [events])
+            messages = _wait(template.control, time.monotonic() + request.budget_s)
+        except GoneError as error:
+            self.forget(template)
+            reason = f"the template died ({error})"
+            raise UnsafeError(reason) from error
+        return Forked(template, messages), template
+
+    def forget(self, template: Template) -> None:
+        """Drop a template that cannot be used any more."""
+        self._templates = {k: t for k, t in self._templates.items() if t is not template}
+        template.close()
+
+    def close(self) -> None:
+        """Drop everything; the processes end at end-of-file."""
+        for template in self._templates.values():
+            template.close()
+        self._templates = {}
+        if self._control is not None:
+            self._control.close()
+            self._control = None
+
+    # ------------------------------------------------------------ templates
+    def _template(self, request: Request, end: float) -> Template:
+        key = key_of(request)
+        if key in self._refused:
+            raise UnsafeError(self._refused[key])
+        template = self._templates.pop(key, None)
+        if template is None:
+            template = self._make(key, request, end)
+        self._templates[key] = template  # most recently used last
+        return template
+
+    def _make(self, key: tuple[object, ...], request: Request, end: float) -> Template:
+        control = self._preloaded(end)
+        while len(self._templates) >= _MOST_TEMPLATES:
+            self.forget(next(iter(self._templates.values())))
+        ours, theirs = socket.socketpair()
+        output, write = os.pipe()
+        os.set_blocking(output, False)
+        try:
+            descriptors = [theirs.fileno(), write]
+            control.send({"do": "template", "request": request.to_plain()}, descriptors)
+            (message,) = _wait(control, end)
+        except GoneError as error:
+            os.close(output)
+            ours.close()
+            self._reason = f"the preloaded process died ({error})"
+            raise UnsafeError(self._reason) from error
+        finally:
+            theirs.close()
+            os.close(write)
+        template = Template(int(message["pid"]), Control(ours), output)
+        self._await_ready(key, template, end)
+        return template
+
+    def _preloaded(self, end: float) -> Control:
+        """Return the channel to the preloaded process once it has imported its modules."""
+        if self._control is not None and self._reason == "unknown":
+            try:
+                (message,) = _wait(self._control, end)
+                self._reason = str(message["reason"])
+            except GoneError as error:
+                self._reason = f"the preloaded process died ({error})"
+        if self._control is None or self._reason:
+            raise UnsafeError(self._reason or "no fork server was started")
+        return self._control
+
+    def _await_ready(self, key: tuple[object, ...], template: Template, end: float) -> None:
+        reason = "the template died before it was ready"
+        try:
+            message = self._preamble(template, end)
+            reason = str(message.get("reason", ""))
+        except GoneError as error:
+            reason = f"the template died before it was ready ({error})"
+        if reason:
+            template.close()
+            self._refused[key] = reason
+            raise UnsafeError(reason)
+
+    def _preamble(self, template: Template, end: float) -> dict[str, Any]:
+        """Keep what the template prints until it is ready; return its first message."""
+        while True:
+            ready = _poll([template.control.fileno(), template.output], end)
+            if template.output in ready:
+                data = os.read(template.output, _READ)
+                template.preamble = (template.preamble + data)[:_PREAMBLE]
+                if data:
+                    continue
+            (message,) = _wait(template.control, end)
+            return message
+
+
+def _poll(descriptors: list[int], end: float) -> set[int]:
+    poll = select.poll()
+    for descriptor in descriptors:
+        poll.register(descriptor, select.POLLIN)
+    left_ms = max(0, int((end - time.monotonic()) * 1000))
+    ready = {descriptor for descriptor, _ in poll.poll(left_ms)}
+    if not ready:
+        reason = "no answer in time"
+        raise GoneError(reason)
+    return ready
+
+
+def _wait(control: Control, end: float) -> list[dict[str, Any]]:
+    """Return the next messages.
+
+    Raises:
+        GoneError: end-of-file, or nothing came until `end`.
+    """
+    messages: list[dict[str, Any]] = []
+    while not messages:
+        _poll([control.fileno()], end)
+        received = control.receive()
+        if received is None:
+            reason = "end of file"
+            raise GoneError(reason)
+        messages = received
+    return messages
+
+
+def _readable(control: Control, wait_ms: int) -> bool:
+    poll = select.poll()
+    poll.register(control.fileno(), select.POLLIN)
+    return bool(poll.poll(wait_ms))

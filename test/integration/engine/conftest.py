@@ -1,0 +1,212 @@
+"""A project of a few files in a temporary folder, and a guard that runs it as its own process."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import hwmatrix
+from hwmatrix import codec, journal
+from hwmatrix.model import Backend, Device, Isolation, Plan, RunSpec, Slot, Unit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+CORE = str(Path(hwmatrix.__file__).parents[1])
+MARKER = "ENGINE_TEST_RUN"
+
+GUARD = """
+import json, os, sys
+from dataclasses import asdict
+from pathlib import Path
+from hwmatrix import codec, model, supervise
+spec = codec.from_plain(model.RunSpec, json.loads(Path(sys.argv[1]).read_text()))
+print(json.dumps(asdict(supervise.run(spec, env=dict(os.environ)))), flush=True)
+"""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a run left: its ending and its journal."""
+
+    ending: Mapping[str, Any]
+    lines: list[Mapping[str, Any]]
+
+    def of(self, kind: str, unit: str = "") -> list[Mapping[str, Any]]:
+        return [
+            line
+            for line in self.lines
+            if line["$report_type"] == kind and (not unit or line["unit"] == unit)
+        ]
+
+    def end(self, unit: str) -> Mapping[str, Any]:
+        """The one and only end of a unit that ran in one part."""
+        (line,) = self.of("UnitEnd", unit)
+        return line
+
+    def tests(self, unit: str) -> dict[str, str]:
+        """Test name to outcome; the call decides, or else the phase that was reported."""
+        found: dict[str, str] = {}
+        for line in self.of("TestReport", unit):
+            name = line["nodeid"].partition("::")[2]
+            if line["when"] == "call" or line["outcome"] != "passed":
+                found[name] = line.get("hw_outcome") or line["outcome"]
+        return found
+
+    def accounted(self) -> list[str]:
+        """Units that ended or were given up, sorted."""
+        return sorted(
+            {line["unit"] for kind in ("UnitEnd", "UnitNotRun") for line in self.of(kind)}
+        )
+
+
+class Engine:
+    """Makes files, specs and guards; waits and reads the journal."""
+
+    def __init__(self, folder: Path) -> None:
+        self.root = folder / "project"
+        self.folder = folder / "run"
+        self.root.mkdir()
+        self.env = {
+            **{k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")},
+            MARKER: str(self.folder),
+            "PYTHONPATH": CORE,
+            # A second and more at each exit of a child.
+            "PYTEST_ADDOPTS": "-p no:hypothesispytest",
+        }
+        self.guards: list[subprocess.Popen[str]] = []
+        self.isolation = Isolation.FORK
+
+    def write(self, **files: str) -> tuple[str, ...]:
+        """Write `test_<name>.py` files; return their names in the order given."""
+        names = []
+        for name, text in files.items():
+            path = self.root / f"test_{name}.py"
+            path.write_text(textwrap.dedent(text))
+            names.append(path.name)
+        return tuple(names)
+
+    def unit(self, name: str, **changes: Any) -> Unit:
+        values = {
+            "id": name,
+            "suite": "stage-b-test-cpu",
+            "files": (name,),
+            "selectors": (name,),
+            "est_s": 1.0,
+            "test_limit_s": 20.0,
+            "budget_s": 40.0,
+            "devices": 1,
+            "shard": 1,
+        }
+        return Unit(**{**values, **changes})
+
+    def spec(self, *units: Unit | str, slots: int = 1, **changes: Any) -> RunSpec:
+        made = tuple(self.unit(u) if isinstance(u, str) else u for u in units)
+        plan = Plan(
+            session="cpu-stage-b",
+            backend=Backend.CPU,
+            variant="cpu",
+            tier="stage-b",
+            suites=("stage-b-test-cpu",),
+            units=made,
+            shard=1,
+            shards=1,
+            hash="0" * 64,
+        )
+        devices = [Device(key=f"rank{i}", token=str(i)) for i in range(slots)]
+        values = {
+            "run_id": "run",
+            "plan": plan,
+            "root": str(self.root),
+            "folder": str(self.folder),
+            "python": sys.executable,
+            "slots": tuple(Slot(index=i, devices=(d,)) for i, d in enumerate(devices)),
+            "isolation": self.isolation,
+        }
+        return RunSpec(**{**values, **changes})
+
+    def start(self, spec: RunSpec) -> subprocess.Popen[str]:
+        """Start a guard."""
+        path = self.root.parent / "spec.json"
+        path.write_text(codec.dumps(spec))
+        guard = subprocess.Popen(
+            [sys.executable, "-c", GUARD, str(path)],
+            env=self.env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        self.guards.append(guard)
+        return guard
+
+    def finish(self, guard: subprocess.Popen[str]) -> Result:
+        """Wait for the guard, and for the last process of the run; return what is left."""
+        output, _ = guard.communicate(timeout=60)
+        ending = json.loads(output.splitlines()[-1]) if guard.returncode == 0 else {}
+        assert guard.returncode <= 0, output
+        self.wait_until(lambda: not self.processes(), "a process outlived the run")
+        return Result(ending=ending, lines=self.lines())
+
+    def run(self, *units: Unit | str, **changes: Any) -> Result:
+        return self.finish(self.start(self.spec(*units, **changes)))
+
+    def lines(self) -> list[Mapping[str, Any]]:
+        return list(journal.read(self.folder))
+
+    def wait_until(self, done: Callable[[], Any], what: str) -> None:
+        end = time.monotonic() + 40
+        while not done():
+            assert time.monotonic() < end, (what, self.processes())
+            time.sleep(0.05)
+
+    def wait_for(self, kind: str, count: int = 1) -> list[Mapping[str, Any]]:
+        """Wait until the journal has `count` lines of a kind."""
+
+        def found() -> list[Mapping[str, Any]]:
+            return [line for line in self.lines() if line["$report_type"] == kind]
+
+        self.wait_until(lambda: len(found()) >= count, f"no {kind}")
+        return found()
+
+    def processes(self) -> dict[int, str]:
+        """Living processes of this run: pid to command line."""
+        wanted = f"{MARKER}={self.folder}".encode()
+        found = {}
+        for folder in Path("/proc").glob("[0-9]*"):
+            try:
+                if wanted in (folder / "environ").read_bytes().split(b"\0"):
+                    command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+                    found[int(folder.name)] = command
+            except OSError:  # noqa: PERF203 - processes end while they are looked at
+                continue
+        return found
+
+    def pid_of(self, *words: str) -> int:
+        """The one process whose command line holds all `words`."""
+        found = {p: c for p, c in self.processes().items() if all(word in c for word in words)}
+        assert len(found) == 1, found
+        return next(iter(found))
+
+    def worker(self, name: str) -> int:
+        """The pid of a worker, which names its journal."""
+        (path,) = self.folder.glob(f"journal/{name}-*.jsonl")
+        return int(path.stem.partition("-")[2])
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[Engine]:
+    made = Engine(tmp_path)
+    yield made
+    for guard in made.guards:
+        if guard.poll() is None:
+            guard.kill()
+        guard.communicate()

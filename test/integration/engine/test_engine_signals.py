@@ -1,0 +1,197 @@
+"""However a run is ended, no process is left, the journal is readable, every unit accounted for."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    import subprocess
+
+    from test.integration.engine.conftest import Engine, Result
+
+SLOW = """
+    import subprocess
+    import time
+
+    def test_first():
+        pass
+
+    def test_slow():
+        subprocess.Popen(["sleep", "100"], start_new_session=True)
+        time.sleep(100)
+"""
+
+QUICK = """
+    def test_quick():
+        pass
+"""
+
+
+def start_and_wait(engine: Engine) -> subprocess.Popen[str]:
+    units = engine.write(slow=SLOW, slower=SLOW, never=QUICK)
+    guard = engine.start(engine.spec(*units, slots=2))
+    engine.wait_for("TestStart", 4)
+    return guard
+
+
+def check_stopped(engine: Engine, guard: subprocess.Popen[str], reason: str) -> Result:
+    result = engine.finish(guard)
+    assert result.accounted() == ["test_never.py", "test_slow.py", "test_slower.py"]
+    for unit in ("test_slow.py", "test_slower.py"):
+        end = result.end(unit)
+        assert (end["cause"], end["test"]) == ("stopped", f"{unit}::test_slow")
+        assert result.tests(unit) == {"test_first": "passed"}
+    (left,) = result.of("UnitNotRun")
+    assert (left["unit"], left["reason"]) == ("test_never.py", reason)
+    assert [line["reason"] for line in result.of("RunStop")] == [reason]
+    return result
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_signal_to_the_guard(engine: Engine, number: signal.Signals) -> None:
+    guard = start_and_wait(engine)
+    guard.send_signal(number)
+    result = check_stopped(engine, guard, number.name)
+    assert result.ending["signal"] == number
+    assert result.ending["reason"] == number.name
+
+
+def test_signal_to_the_supervisor(engine: Engine) -> None:
+    guard = start_and_wait(engine)
+    os.kill(engine.pid_of("hwmatrix.supervise"), signal.SIGTERM)
+    result = check_stopped(engine, guard, "SIGTERM")
+    assert result.ending["signal"] is None
+
+
+def test_second_signal_does_not_wait_for_tests(engine: Engine) -> None:
+    (unit,) = engine.write(
+        stubborn="""
+        import signal
+        import time
+
+        def test_stubborn():
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            while True:
+                time.sleep(1)
+        """
+    )
+    guard = engine.start(engine.spec(unit))
+    engine.wait_for("TestStart")
+    guard.send_signal(signal.SIGINT)
+    engine.wait_for("RunStop")
+    guard.send_signal(signal.SIGINT)
+    result = engine.finish(guard)
+    end = result.end(unit)
+    assert (end["cause"], end["test"]) == ("stopped", f"{unit}::test_stubborn")
+
+
+def test_deadline(engine: Engine) -> None:
+    units = engine.write(slow=SLOW, never=QUICK)
+    result = engine.run(*units, deadline_s=5.0)
+    assert result.ending["reason"] == "deadline"
+    assert result.end("test_slow.py")["cause"] == "stopped"
+    assert result.of("UnitNotRun")[0]["reason"] == "deadline"
+    assert result.of("RunEnd")[0]["reason"] == "deadline"
+
+
+def test_guard_killed(engine: Engine) -> None:
+    guard = start_and_wait(engine)
+    guard.kill()
+    result = check_stopped(engine, guard, "the guard died")
+    assert result.ending == {}
+
+
+def test_parent_of_the_guard_killed(engine: Engine) -> None:
+    """What happens to a session when only nox gets SIGKILL or SIGTERM."""
+    engine.env["HWMATRIX_PARENT"] = "1"  # a pid that is not the parent: as if it had died before
+    units = engine.write(slow=SLOW, slower=SLOW, never=QUICK)
+    result = engine.run(*units)
+    assert result.ending["reason"] == "the parent process ended"
+    assert len(result.accounted()) == 3
+
+
+def test_supervisor_killed(engine: Engine) -> None:
+    guard = start_and_wait(engine)
+    os.kill(engine.pid_of("hwmatrix.supervise"), signal.SIGKILL)
+    result = engine.finish(guard)
+    assert result.ending["reason"] == "the supervisor died (SIGKILL)"
+    (end,) = result.of("RunEnd")
+    assert end["reason"] == "the supervisor died (SIGKILL)"
+    assert result.tests("test_slow.py") == {"test_first": "passed"}
+
+
+def test_controller_killed(engine: Engine) -> None:
+    guard = start_and_wait(engine)
+    os.kill(engine.pid_of("-m pytest", "hwmatrix.target.plugin"), signal.SIGKILL)
+    result = engine.finish(guard)
+    assert result.ending["reason"] == "the controller died (SIGKILL)"
+    assert result.end("test_slow.py")["cause"] == "stopped"
+    assert result.accounted() == ["test_never.py", "test_slow.py", "test_slower.py"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_worker_killed(engine: Engine, number: signal.Signals) -> None:
+    """Its unit ends, xdist replaces it, and the others never notice."""
+    units = engine.write(slow=SLOW, quick=QUICK)
+    guard = engine.start(engine.spec(*units))
+    engine.wait_for("TestStart", 2)
+    os.kill(engine.worker("gw0"), number)
+    result = engine.finish(guard)
+    end = result.end("test_slow.py")
+    assert (end["cause"], end["test"]) == ("crashed", "test_slow.py::test_slow")
+    assert "its worker died" in end["tail"]
+    assert result.tests("test_quick.py") == {"test_quick": "passed"}
+    assert result.ending["reason"] == ""
+
+
+def test_worker_interrupted(engine: Engine) -> None:
+    guard = start_and_wait(engine)
+    os.kill(engine.worker("gw1"), signal.SIGINT)
+    check_stopped(engine, guard, "SIGINT to worker gw1")
+
+
+def test_slot_server_killed(engine: Engine) -> None:
+    units = engine.write(slow=SLOW, quick=QUICK)
+    guard = engine.start(engine.spec(*units))
+    engine.wait_for("TestStart", 2)
+    os.kill(engine.pid_of("hwmatrix.target server"), signal.SIGKILL)
+    result = engine.finish(guard)
+    end = result.end("test_slow.py")
+    assert (end["cause"], end["test"]) == ("crashed", "test_slow.py::test_slow")
+    assert "server died" in end["tail"]
+    assert result.tests("test_quick.py") == {"test_quick": "passed"}
+
+
+def test_first_failure_stops_the_rest(engine: Engine) -> None:
+    units = engine.write(
+        fails="""
+        import time
+
+        def test_fails():
+            time.sleep(2)
+            assert False
+
+        def test_after():
+            pass
+        """,
+        slow=SLOW,
+        never=QUICK,
+    )
+    result = engine.run(*units, slots=2, fail_fast=True)
+    assert result.tests("test_fails.py") == {"test_fails": "failed"}
+    assert result.end("test_slow.py")["cause"] == "stopped"
+    (left,) = result.of("UnitNotRun")
+    assert (left["unit"], left["reason"]) == ("test_never.py", "first failure")
+    assert result.ending["reason"] == "first failure"
+
+
+def test_max_failures(engine: Engine) -> None:
+    fails = "def test_fails():\n    assert False\n"
+    units = engine.write(one=fails, two=fails, three=fails)
+    result = engine.run(*units, max_failures=2)
+    assert [line["unit"] for line in result.of("UnitNotRun")] == ["test_three.py"]
+    assert result.ending["reason"] == "2 failures"

@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hwmatrix.reporting import plan_json, plan_table
+from hwmatrix.reporting.screen import columns
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from test.unit.reporting.conftest import Maker
+
+    from hwmatrix.model import Plan
+
+
+def sharded(make: Maker) -> Plan:
+    units = (
+        make.unit("attention_with_a_rather_long_name_for_a_file", est_s=300.0, budget_s=1200.0),
+        make.unit("copies"),
+        make.unit("gloo", suite="stage-b-test-4-gpu", devices=4, shard=2),
+        make.unit("rings", suite="stage-b-test-4-gpu", devices=8),
+    )
+    plan = {
+        "shards": 2,
+        "setup_s": 60.0,
+        "fail_fast": True,
+        "suites": ("stage-b-test-cpu", "stage-b-test-4-gpu", "stage-b-empty"),
+        "disabled": (("test/registered/test_old.py", "broken since the driver update"),),
+        "deselected": (("test/registered/test_other.py", "not among the given paths"),),
+    }
+    return make.run(*units, plan=plan).spec.plan
+
+
+@pytest.mark.parametrize("width", [60, 100])
+def test_plan_table(make: Maker, golden: Callable[[str, str], None], width: int) -> None:
+    golden(f"plan-{width}.txt", plan_table(sharded(make), width))
+
+
+@pytest.mark.parametrize("width", [60, 80, 200])
+def test_no_line_is_wider_than_the_terminal(make: Maker, width: int) -> None:
+    lines = plan_table(sharded(make), width, unicode=True).splitlines()
+    assert max(columns(line) for line in lines) <= width
+
+
+def test_colour_dims_other_shards(make: Maker) -> None:
+    lines = plan_table(sharded(make), 120, True).splitlines()
+    (gloo,) = [line for line in lines if "test_gloo.py" in line]
+    (rings,) = [line for line in lines if "test_rings.py" in line]
+    assert gloo.startswith("\x1b[2m")
+    assert "\x1b" not in rings
+
+
+def test_plan_json_names_the_units_of_this_shard(make: Maker) -> None:
+    plan = sharded(make)
+    plain = json.loads(plan_json(plan))
+    assert (plain["version"], plain["hash"]) == (1, plan.hash)
+    assert len(plain["units"]) == 4
+    assert plain["mine"] == [unit.id for unit in plan.mine]
+    assert plan_json(plan) == plan_json(sharded(make))
