@@ -59,7 +59,7 @@ def _register(
     """
 
 
-if not TYPE_CHECKING:
+if not TYPE_CHECKING:  # pragma: no branch - TYPE_CHECKING is False whenever this runs
     FunctionType = type(_register)  # `types` may not be loaded yet
 
 

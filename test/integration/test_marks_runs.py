@@ -256,7 +256,9 @@ ALONE = {"__future__", "hwmatrix", "hwmatrix.marks", "hwmatrix.skips"}
 def test_the_markers_load_nothing_that_an_interpreter_lacks(
     program: str, env: dict[str, str]
 ) -> None:
-    assert modules_after(program, env) == ALONE
+    loaded = modules_after(program, env)
+    assert "hwmatrix.skips" in loaded
+    assert loaded <= ALONE
 
 
 def test_outside_a_session_the_probe_loads_no_torch(env: dict[str, str]) -> None:

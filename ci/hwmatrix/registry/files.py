@@ -65,7 +65,7 @@ def _walk_folder(top: str, prefix: str, patterns: re.Pattern[str], walked: Walke
             if _is_folder(entry):
                 if entry.name.startswith(".") or entry.name == "__pycache__":
                     continue
-                if entry.is_symlink() and _leads_back(entry.path, top):
+                if entry.is_symlink() and _leads_back(entry.path):
                     walked.faults.append((_shown(prefix + entry.name), _LOOP))
                     continue
                 folders.append((entry.path, f"{prefix}{entry.name}/"))
@@ -87,15 +87,13 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
         return False
 
 
-def _leads_back(link: str, top: str) -> bool:
-    """Return whether a link below `top` leads to a folder that it was reached through."""
+def _leads_back(link: str) -> bool:
+    """Return whether a link leads to a folder that it was reached through, or above one."""
     target = os.path.realpath(link)
-    for folder in Path(link).parents:
-        if os.path.commonpath((os.path.realpath(folder), target)) == target:
-            return True
-        if folder == Path(top):
-            break
-    return False
+    return any(
+        os.path.commonpath((os.path.realpath(folder), target)) == target
+        for folder in Path(link).parents
+    )
 
 
 def _add(relative: str, entry: os.DirEntry[str] | Path, walked: Walked) -> None:

@@ -155,6 +155,11 @@ def test_long_chains_are_no_crash(link: str) -> None:
     assert result.problems[0].backends == {Backend.AMD}
 
 
+def test_what_is_too_long_to_quote_is_left_out() -> None:
+    (problem,) = read(f'register_amd_ci({"a." * 500}b, "s")\n').problems
+    assert problem.found == "register_amd_ci() has est_time=..., an attribute."
+
+
 def test_deep_blocks_are_no_crash() -> None:
     lines = [f"{' ' * depth}if x:" for depth in range(95)]
     body = "\n".join([*lines, f'{" " * 95}register_amd_ci(5, "s")\n'])
