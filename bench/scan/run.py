@@ -1,6 +1,6 @@
 """Compare hwmatrix's scan with SGLang's collector: same files, same machine, same run.
 
-    python -m bench.scan.run [--files 1000] [--megabytes 8.8] [--rounds 5]
+    python -m bench.scan.run [--files 1000] [--megabytes 8.8] [--rounds 5] [--alone]
 
 Every measurement is a process of its own; those of a round follow each other, so that both see
 the same load. Printed are medians over the rounds, and the ratios of the medians.
@@ -126,6 +126,7 @@ def main() -> None:
     parser.add_argument("--files", type=int, default=1000)
     parser.add_argument("--megabytes", type=float, default=8.8)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--alone", action="store_true", help="leave SGLang's collector out")
     parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
@@ -133,10 +134,11 @@ def main() -> None:
         measure(kind, Path(tree), Path(collector) if collector else None)
         return
     collector_path: Path | None = None
-    try:
-        collector_path = peer.fetch(peer.state_folder(os.environ))
-    except peer.UnavailableError as error:
-        print(f"{error}; hwmatrix alone is measured")
+    if not options.alone:
+        try:
+            collector_path = peer.fetch(peer.state_folder(os.environ))
+        except peer.UnavailableError as error:
+            print(f"{error}; hwmatrix alone is measured")
     with tempfile.TemporaryDirectory() as folder:
         size = int(options.megabytes * 1e6)
         paths = trees.make(Path(folder), trees.rows(DATA), files=options.files, size=size)

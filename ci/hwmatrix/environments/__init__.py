@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hwmatrix.environments.locking import lock
 from hwmatrix.environments.making import make
 
-__all__ = ["make"]
+__all__ = ["lock", "make"]

@@ -13,6 +13,7 @@ from hwmatrix.environments import (
     faults,
     guard,
     interpreter,
+    locking,
     pinning,
     running,
     settings,
@@ -65,6 +66,7 @@ def prepare(request: Request) -> Build:
     chosen = settings.read(env, prefix=str(Path(python).parent.parent))
     requirements, contents = pinning.read_requirements(request.root, variant)
     source = steps.torch_source(variant, chosen, env, version)
+    lock = locking.usable_lock(request.root, variant, contents, env)
     constraints = pinning.constraint_lines(variant, pinning.constraint_files(request, chosen))
     stamp = Stamp(
         {
@@ -76,6 +78,7 @@ def prepare(request: Request) -> Build:
             "constraints": "\n".join(constraints),
             # The order tells nothing and the paths differ between machines: contents alone.
             "requirements": "\n".join(sorted(contents.values())),
+            "lock": lock.read_text(encoding="utf-8") if lock else "",
         }
     )
     folder = request.state / "envs" / stamp.folder_name(variant)
@@ -91,6 +94,7 @@ def prepare(request: Request) -> Build:
             settings=chosen,
             requirements=requirements,
             constraints=folder.with_name(f"{folder.name}.constraints.txt"),
+            lock=lock,
         ),
         constraints=constraints,
         cleaned=settings.clean(env),

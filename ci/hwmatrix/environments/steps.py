@@ -126,8 +126,12 @@ def plan(
     settings: PipSettings,
     requirements: Path,
     constraints: Path,
+    lock: Path | None = None,
 ) -> tuple[Step, ...]:
-    """Return the steps, in order, that make `folder` the environment of `variant`."""
+    """Return the steps, in order, that make `folder` the environment of `variant`.
+
+    With a lock, the last step installs what it lists, by hash and nothing else.
+    """
     python = str(folder / "bin/python")
     venv: tuple[str, ...]
     install: tuple[str, ...]
@@ -140,6 +144,7 @@ def plan(
     name, wanted = variant.name, pins(variant)
     torch_command: tuple[str, ...]
     torch_env: dict[str, str] = {}
+    rest: tuple[str, ...]
     if source.links:
         offline = ("--no-index", "--no-deps", "--find-links", source.links)
         torch_command = (*install, *offline, *wanted)
@@ -147,6 +152,10 @@ def plan(
         torch_command = (*install, *wanted)
         torch_env = {**_network(installer, settings), **_index(installer, source.index)}
     rest = ("--constraint", str(constraints), "--requirement", str(requirements), *wanted)
+    what = f"{requirements.name}, with torch held at {variant.torch}"
+    if lock:
+        rest = ("--no-deps", "--require-hashes", "--requirement", str(lock))
+        what = f"{lock.name}, by hash"
     return (
         Step(title="make an empty environment", command=venv),
         Step(
@@ -157,7 +166,7 @@ def plan(
             pinned=True,
         ),
         Step(
-            title=f"install {requirements.name}, with torch held at {variant.torch}",
+            title=f"install {what}",
             command=(*install, *rest),
             env={**_network(installer, settings), **_default_index(installer, settings)},
             index=settings.index_url or "the default index",
@@ -179,7 +188,9 @@ def _network(installer: Installer, settings: PipSettings) -> dict[str, str]:
             "PIP_TRUSTED_HOST": " ".join(settings.trusted_hosts),
             "PIP_PROXY": settings.proxy,
             "PIP_DEFAULT_TIMEOUT": settings.timeout,
-            "PIP_RETRIES": settings.retries,
+            # With none pip does not say that the index could not be reached, but that it has no
+            # such version.
+            "PIP_RETRIES": "1" if settings.retries == "0" else settings.retries,
         }
     else:
         given = {
@@ -214,4 +225,16 @@ def _default_index(installer: Installer, settings: PipSettings) -> dict[str, str
             # has the name, which with pip's settings would hide newer releases.
             "UV_INDEX_STRATEGY": "unsafe-best-match" if extra else "",
         }
+    return {name: value for name, value in given.items() if value}
+
+
+def locking_env(installer: Installer, settings: PipSettings, torch_address: str) -> dict[str, str]:
+    """Return the variables for making a lock: pip's indexes, and torch's for what only it has.
+
+    `torch_address` is empty where torch came from a local wheel.
+    """
+    given = {**_network(installer, settings), **_default_index(installer, settings)}
+    more = [*settings.extra_index_urls, *([torch_address] if torch_address else [])]
+    given["UV_INDEX"] = " ".join(more)
+    given["UV_INDEX_STRATEGY"] = "unsafe-best-match"
     return {name: value for name, value in given.items() if value}

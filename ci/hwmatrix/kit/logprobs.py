@@ -13,14 +13,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Protocol
 
 from hwmatrix.kit.measure import record_measurement
 
 if TYPE_CHECKING:
     from typing_extensions import Self
-
-    T = TypeVar("T", bound="Tensor")
 
 
 class Tensor(Protocol):
@@ -99,12 +97,13 @@ def logprob_kl(actual: Tensor | Rows, reference: Tensor | Rows) -> Divergence:
 
     Raises:
         ValueError: the two differ in shape or length, are empty, or share too little.
+        TypeError: one is a tensor and the other a list of rows.
     """
     if isinstance(actual, Sequence) and isinstance(reference, Sequence):
-        values = _by_rows(cast("Rows", actual), cast("Rows", reference))
+        values = _by_rows(actual, reference)
         shape: Sequence[int] = (len(values),)
     elif isinstance(actual, Sequence) or isinstance(reference, Sequence):
-        raise ValueError("one side is a tensor, the other a list of top-k rows; give both alike")
+        raise TypeError("one side is a tensor, the other a list of top-k rows; give both alike")
     else:
         values, shape = _by_tensors(actual, reference)
     if not values:
@@ -141,7 +140,7 @@ def assert_logprob_kl(
 
 def _by_tensors(actual: Tensor, reference: Tensor) -> tuple[list[float], Sequence[int]]:
     if tuple(actual.shape) != tuple(reference.shape):
-        message = f"shapes differ: actual {tuple(actual.shape)}, {tuple(reference.shape)}"
+        message = f"shapes differ: actual {tuple(actual.shape)}, reference {tuple(reference.shape)}"
         raise ValueError(message)
     p, q = (t.detach().cpu().double().log_softmax(-1) for t in (reference, actual))
     weights = p.exp()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["pytest_runtest_makereport", "pytest_runtest_protocol", "server"]
 
-_running = pytest.StashKey[list[servers.Server]]()
+_running = pytest.StashKey["list[servers.Server]"]()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -40,7 +40,9 @@ def pytest_runtest_makereport(
     """Put the logs of the servers that a failing test uses into its report."""
     report = yield
     if call.excinfo is not None and not report.skipped:
-        for number, running in enumerate(item.stash.get(_running, []), start=1):
+        nothing: list[servers.Server] = []
+        used = item.stash.get(_running, nothing)
+        for number, running in enumerate(used, start=1):
             title = f"Server {number}: {' '.join(running.command)}"
             report.sections.append((title, running.tail()))
     return report

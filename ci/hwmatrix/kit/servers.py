@@ -10,7 +10,6 @@ import time
 import urllib.error
 import urllib.request
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hwmatrix import process
@@ -18,6 +17,7 @@ from hwmatrix.errors import HwMatrixError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
 READY_LIMIT_S = 120.0  # below the smallest budget of a file whose estimate holds a server's start
 _POLL_S = 0.05
@@ -36,7 +36,7 @@ class Server:
     command: tuple[str, ...]
     port: int
     log: Path
-    process: subprocess.Popen[bytes]
+    child: subprocess.Popen[bytes]
     ready_s: float = 0.0
     tree: list[process.Process] = field(default_factory=list)
 
@@ -59,13 +59,13 @@ class Server:
         tree = self._see()
         self._signal(signal.SIGTERM)
         try:
-            self.process.wait(_STOP_S)
+            self.child.wait(_STOP_S)
         except subprocess.TimeoutExpired:
             tree = self._see()
         self._signal(signal.SIGKILL)
         for member in tree:
             process.send(member, signal.SIGKILL)
-        status = self.process.wait()
+        status = self.child.wait()
         left = self._left(tree)
         if left:
             raise ServerError(f"{self.command[0]}: still there after SIGKILL: {left}")
@@ -74,13 +74,13 @@ class Server:
     def _see(self) -> list[process.Process]:
         """Return all processes below the server seen so far, those that left its group too."""
         known = {(p.pid, p.started) for p in self.tree}
-        found = process.descendants(self.process.pid)
+        found = process.descendants(self.child.pid)
         self.tree += [p for p in found if (p.pid, p.started) not in known]
         return self.tree
 
     def _signal(self, number: int) -> None:
         try:
-            os.killpg(self.process.pid, number)
+            os.killpg(self.child.pid, number)
         except (ProcessLookupError, PermissionError):
             return  # the group is empty; macOS says so with the second error
 
@@ -124,7 +124,7 @@ def start_server(
             env={**os.environ, **(env or {})},
             start_new_session=True,
         )
-    server = Server(command=line, port=port, log=log, process=started)
+    server = Server(command=line, port=port, log=log, child=started)
     while not _answers(server, ready):
         waited = time.monotonic() - began
         ended = started.poll()
@@ -149,7 +149,7 @@ def own_port() -> int:
 
 
 def _answers(server: Server, ready: str) -> bool:
-    if server.process.poll() is not None:
+    if server.child.poll() is not None:
         return False
     try:
         if not ready:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from hwmatrix.reporting.result import TestResult, UnitResult
 
 _NAMED = 3
+_DETAIL = 24_000
+_ALL_DETAILS = 8_000_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,6 +49,15 @@ def _tells_more(test: TestResult) -> bool:
     if test.outcome is Outcome.FAILED or test.detail:
         return True
     return test.outcome is Outcome.TIMED_OUT and "budget" not in test.reason
+
+
+def detail_limit(units: Sequence[UnitResult]) -> int:
+    """Return how many characters of text one red test may have, so that a file stays readable.
+
+    A build that breaks thousands of tests must not make reports that no reader takes.
+    """
+    red = sum(len(unit.red_tests) for unit in units)
+    return max(500, min(_DETAIL, _ALL_DETAILS // max(1, red)))
 
 
 def never_started(units: Sequence[UnitResult]) -> dict[str, list[UnitResult]]:

@@ -6,7 +6,9 @@ import json
 from typing import TYPE_CHECKING
 
 from hwmatrix.reporting.commands import reproduce, reproduce_red
+from hwmatrix.reporting.failures import detail_limit
 from hwmatrix.reporting.junit import totals
+from hwmatrix.reporting.longrepr import shorten
 from hwmatrix.reporting.result import RED
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ def report_json(report: Report) -> str:
 def report_plain(report: Report) -> dict[str, object]:
     """Return the report as dicts, lists and scalars, in the order in which people read it."""
     plan, verdict = report.plan, report.verdict
+    limit = detail_limit(report.units)
     return {
         "version": VERSION,
         "kind": "verdict",
@@ -61,7 +64,7 @@ def report_plain(report: Report) -> dict[str, object]:
             for slot in report.spec.slots
         ],
         "junit": totals(report),
-        "units": [_unit(report, unit) for unit in report.units],
+        "units": [_unit(report, unit, limit) for unit in report.units],
         "disabled": [{"path": path, "reason": reason} for path, reason in plan.disabled],
         "not_selected": [{"path": path, "reason": reason} for path, reason in plan.deselected],
     }
@@ -75,7 +78,7 @@ def _round(seconds: float) -> float:
     return round(seconds, 3)
 
 
-def _unit(report: Report, unit: UnitResult) -> dict[str, object]:
+def _unit(report: Report, unit: UnitResult, limit: int) -> dict[str, object]:
     return {
         "id": unit.unit.id,
         "suite": unit.unit.suite,
@@ -94,7 +97,7 @@ def _unit(report: Report, unit: UnitResult) -> dict[str, object]:
         "warnings": unit.warnings,
         "notes": list(unit.notes),
         "processes": [_span(span) for span in unit.spans],
-        "tests": [_test(report, unit, test) for test in unit.tests],
+        "tests": [_test(report, unit, test, limit) for test in unit.tests],
     }
 
 
@@ -114,7 +117,7 @@ def _span(span: Span) -> dict[str, object]:
     }
 
 
-def _test(report: Report, unit: UnitResult, test: TestResult) -> dict[str, object]:
+def _test(report: Report, unit: UnitResult, test: TestResult, limit: int) -> dict[str, object]:
     found: dict[str, object] = {
         "id": test.id,
         "outcome": test.outcome.value,
@@ -127,8 +130,8 @@ def _test(report: Report, unit: UnitResult, test: TestResult) -> dict[str, objec
     }
     if test.outcome in RED:
         found |= {
-            "detail": test.detail,
-            "output": test.output,
+            "detail": shorten(test.detail, limit),
+            "output": shorten(test.output, limit),
             "command": reproduce(report, unit, test),
         }
     return found

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
 from hwmatrix.model import Outcome
+from hwmatrix.reporting.failures import detail_limit
+from hwmatrix.reporting.longrepr import shorten
 from hwmatrix.reporting.screen import clean
 from hwmatrix.reporting.verdict import run_reasons, where
 
@@ -53,17 +55,18 @@ class Case:
 def junit_xml(report: Report) -> str:
     """Return the text of junit.xml."""
     suites = [(unit, cases(unit)) for unit in report.units]
+    limit = detail_limit(report.units)
     extra = _run_cases(report)
     root = ET.Element("testsuites", {"name": _text(report.plan.session), **_numbers(report)})
     for unit, found in suites:
         element = _suite(root, unit.unit.id, found, seconds=unit.seconds, started=_started(unit))
         _properties(element, report, unit)
         for case in found:
-            _case(element, case)
+            _case(element, case, limit)
     if extra:
         element = _suite(root, "hwmatrix", extra, seconds=0.0, started=report.ended)
         for case in extra:
-            _case(element, case)
+            _case(element, case, limit)
     ET.indent(root)
     body = ET.tostring(root, encoding="unicode")
     return f'<?xml version="1.0" encoding="utf-8"?>\n{body}\n'
@@ -176,7 +179,7 @@ def _properties(element: ET.Element, report: Report, unit: UnitResult) -> None:
             ET.SubElement(holder, "property", {"name": name, "value": _text(value)})
 
 
-def _case(parent: ET.Element, case: Case) -> None:
+def _case(parent: ET.Element, case: Case, limit: int) -> None:
     attributes = {
         "classname": _text(case.classname),
         "name": _text(case.name),
@@ -190,9 +193,9 @@ def _case(parent: ET.Element, case: Case) -> None:
     if case.element:
         found = ET.SubElement(element, case.element, {"message": _text(case.message)})
         found.set("type", case.outcome.value)
-        found.text = _text(case.detail) or _text(case.message)
+        found.text = _text(shorten(case.detail, limit)) or _text(case.message)
     if case.output:
-        ET.SubElement(element, "system-out").text = _text(case.output)
+        ET.SubElement(element, "system-out").text = _text(shorten(case.output, limit))
 
 
 def _text(words: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from hwmatrix.reporting.ledger import count, text
 
-# Enough for the traceback that explains a failure; junit.xml and report.json stay readable.
+# Enough for the traceback that explains a failure.
 DETAIL_LIMIT = 24_000
 REASON_LIMIT = 300
 

@@ -161,7 +161,8 @@ def _told(report: Report, screen: Screen) -> list[str]:
             said += [f"{test.name} passed at try {test.tries}" for test in unit.tests if test.flaky]
         if not said or unit.is_red:
             continue
-        word = "flaky" if unit.flaky else unit.outcome.value
+        word = "note" if unit.outcome is Outcome.PASSED else unit.outcome.value
+        word = "flaky" if unit.flaky else word
         lines += ["", f"{screen.paint(word, 'yellow')}  {screen.safe(where(unit))}"]
         for words in said:
             lines += screen.wrap(words, "    ")

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from hwmatrix.reporting.ledger import Line
 
 OUTPUT_LIMIT = 16_000
+_OUTCOMES = {outcome.value: outcome for outcome in Outcome}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -32,10 +33,12 @@ def judge(test: str, trace: Trace, *, interrupted: Fate | None, unreached: Fate)
     `interrupted` is set when the process ended while this test ran; `unreached` tells why a test
     without a closing report has none.
     """
+    subtests = [report for report in trace.reports if is_subtest(report)]
     tries = _tries([report for report in trace.reports if not is_subtest(report)])
     final = tries[-1] if tries else []
     result = _from_reports(test, final)
-    result = _with_subtests(result, [report for report in trace.reports if is_subtest(report)])
+    if subtests:
+        result = _with_subtests(result, subtests)
     for once in tries[:-1]:
         # pytest-rerunfailures calls a failure that it repeats `rerun`; a plain failure stays one.
         if not any(report.get("outcome") == "rerun" for report in once):
@@ -47,6 +50,8 @@ def judge(test: str, trace: Trace, *, interrupted: Fate | None, unreached: Fate)
     elif _lacks_call(final):
         lost = Fate(outcome=Outcome.NOT_RUN, reason="the journal holds no report of its call")
         result = _worse(result, _fated(test, lost))
+    if len(tries) <= 1 and result.outcome not in RED:
+        return result
     flaky = len(tries) > 1 and result.outcome is Outcome.PASSED
     return replace(result, tries=max(1, len(tries)), flaky=flaky, output=_output(trace, result))
 
@@ -81,23 +86,22 @@ def _lacks_call(reports: Sequence[Line]) -> bool:
 
 
 def _from_reports(test: str, reports: Sequence[Line]) -> TestResult:
-    result = TestResult(id=test, outcome=Outcome.PASSED)
-    for report in reports:
-        result = _worse(result, _phase(test, report))
-        if result.outcome is Outcome.PASSED and not result.reason:
-            result = replace(result, reason=_expectation(report))
-    seconds = sum(number(report.get("duration")) for report in reports)
     location = reports[0].get("location") if reports else None
-    line = 0
-    if isinstance(location, list) and len(location) > 1:
-        line = count(location[1]) + 1
-    return replace(result, seconds=seconds, line=line)
+    result = TestResult(
+        id=test,
+        outcome=Outcome.PASSED,
+        reason=next((_expectation(report) for report in reports if "wasxfail" in report), ""),
+        seconds=sum(number(report.get("duration")) for report in reports),
+        line=count(location[1]) + 1 if isinstance(location, list) and len(location) > 1 else 0,
+    )
+    for report in reports:
+        if report.get("outcome") != "passed" or "hw_outcome" in report:
+            result = _worse(result, _phase(test, report))
+    return result
 
 
 def _expectation(report: Line) -> str:
     """Return why a pass is no plain one: an expected failure, or an unexpected pass."""
-    if "wasxfail" not in report:
-        return ""
     why = text(report.get("wasxfail")).removeprefix("reason: ")
     if report.get("outcome") == "skipped":
         return f"expected failure: {why or 'no reason given'}"
@@ -107,14 +111,13 @@ def _expectation(report: Line) -> str:
 def _phase(test: str, report: Line) -> TestResult:
     found = text(report.get("outcome"))
     longrepr = report.get("longrepr")
-    outcome = {"failed": Outcome.FAILED, "rerun": Outcome.FAILED, "passed": Outcome.PASSED}.get(
-        found, Outcome.FAILED
-    )
+    # `rerun` is pytest-rerunfailures' word for a failure; an unknown word is no pass either.
+    outcome = Outcome.PASSED if found == "passed" else Outcome.FAILED
     if found == "skipped":
         outcome = Outcome.PASSED if "wasxfail" in report else Outcome.SKIPPED
-    special = text(report.get("hw_outcome"))
-    if special in {member.value for member in Outcome}:
-        outcome = worst(outcome, Outcome(special))
+    special = _OUTCOMES.get(text(report.get("hw_outcome")))
+    if special is not None:
+        outcome = worst(outcome, special)
     if outcome is Outcome.PASSED:
         return TestResult(id=test, outcome=outcome)
     why = reason(longrepr) or f"{found or 'no outcome'} without a reason"

@@ -19,7 +19,6 @@ class CappedLog:
     """
 
     def __init__(self, path: Path, *, head: int = HEAD, tail: int = TAIL) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
         flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
         self._descriptor = os.open(path, flags, 0o644)
         self._head, self._tail = head, tail

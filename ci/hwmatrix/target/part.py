@@ -136,7 +136,7 @@ class Part:
         self._sink.start(event["test"], event["location"])
 
     def _take_report(self, event: Mapping[str, Any]) -> None:
-        self._write_report(event["data"])
+        self._write_report(event["type"], event["data"])
         self._sink.report(event["data"])
 
     def _take_finish(self, event: Mapping[str, Any]) -> None:
@@ -149,7 +149,7 @@ class Part:
         self._journal.write("UnitCollected", **self.keys, **event)
 
     def _take_collect_report(self, event: Mapping[str, Any]) -> None:
-        self._write_report(event["data"])
+        self._write_report(event["type"], event["data"])
         self._sink.collect_report(event["data"])
 
     def _take_warning(self, event: Mapping[str, Any]) -> None:
@@ -164,9 +164,11 @@ class Part:
     def _take_end(self, event: Mapping[str, Any]) -> None:
         self._pytest_status = event["status"]
 
-    def _write_report(self, data: Mapping[str, Any]) -> None:
+    def _write_report(self, kind: str, data: Mapping[str, Any]) -> None:
+        # Plugins that serialise reports of their own kind (subtests) name it their own way.
         rest = {key: value for key, value in data.items() if key != "$report_type"}
-        self._journal.write(str(data["$report_type"]), **{**rest, **self.keys})
+        kind = data.get("$report_type") or data.get("_report_type") or kind
+        self._journal.write(kind, **{**rest, **self.keys})
 
 
 def lost(tail: str, *, why: str = "") -> dict[str, Any]:

@@ -105,7 +105,7 @@ class Reporter:
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Pass on what could not be collected."""
         if not report.passed:
-            self.put("collectreport", data=self._serialize(report))
+            self.put("collectreport", type=type(report).__name__, data=self._serialize(report))
 
     def pytest_runtest_logstart(self, nodeid: str, location: tuple[str, int | None, str]) -> None:
         """Say which test runs now: it is the culprit if the process dies."""
@@ -114,7 +114,7 @@ class Reporter:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Pass on one phase of one test."""
         report.sections = [(name, _cut(text, _SECTION_LIMIT)) for name, text in report.sections]
-        self.put("report", data=self._serialize(report))
+        self.put("report", type=type(report).__name__, data=self._serialize(report))
 
     def pytest_runtest_logfinish(self, nodeid: str, location: tuple[str, int | None, str]) -> None:
         """Say that the test is over."""

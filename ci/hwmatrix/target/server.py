@@ -66,6 +66,7 @@ class Server:
         temporary = Path(request.temporary)
         try:
             temporary.mkdir(parents=True, exist_ok=True)
+            Path(request.log).parent.mkdir(parents=True, exist_ok=True)
             started = self._start(request, events)
         except OSError as error:
             self._control.send({"is": "ended", **asdict(_not_started(error))})

@@ -172,6 +172,7 @@ class Template:
         me = os.getpid()
         pid = fork()
         if pid == 0:
+            self._in_child = True
             self._control.close()
             self._begin(request, events, config, parent=me)
             return True
@@ -201,7 +202,6 @@ class Template:
             args=request.args, plugins=given.plugins, dir=given.dir
         )
         sys.argv[:] = ["pytest", *request.args]
-        self._in_child = True
         self._reporter.attach(Channel(lift(events)), done=request.done)
 
 

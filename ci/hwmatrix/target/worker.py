@@ -7,8 +7,10 @@ id of the item that runs, so a unit shows the inner test's id while one of its r
 from __future__ import annotations
 
 import builtins
+import contextlib
 import copy
 import os
+import traceback
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +22,7 @@ from hwmatrix.journal import Journal
 from hwmatrix.target.relay import Relay
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from hwmatrix.model import RunSpec, Unit
     from hwmatrix.target.part import Location
@@ -98,7 +100,11 @@ class Worker:
 
 
 class Carrier:
-    """A sink that calls pytest's hooks, which xdist forwards to the controller."""
+    """A sink that calls pytest's hooks, which xdist forwards to the controller.
+
+    What it carries stands in the journal already, so trouble here (a plugin of the outer run, a
+    report of a kind that the outer run does not know) is printed and costs the unit nothing.
+    """
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
@@ -107,21 +113,25 @@ class Carrier:
 
     def start(self, test: str, location: Location) -> None:
         """Take that a test begins."""
-        self._hook.pytest_runtest_logstart(nodeid=test, location=tuple(location))
+        with _harmless():
+            self._hook.pytest_runtest_logstart(nodeid=test, location=tuple(location))
 
     def finish(self, test: str, location: Location) -> None:
         """Take that a test is over."""
-        self._hook.pytest_runtest_logfinish(nodeid=test, location=tuple(location))
+        with _harmless():
+            self._hook.pytest_runtest_logfinish(nodeid=test, location=tuple(location))
 
     def report(self, data: Mapping[str, Any]) -> None:
         """Take one phase of a test."""
-        report = self._from_data(data)
-        assert isinstance(report, pytest.TestReport)
-        self._pass_on(report)
+        with _harmless():
+            report = self._from_data(data)
+            assert isinstance(report, pytest.TestReport)
+            self._pass_on(report)
 
     def collect_report(self, data: Mapping[str, Any]) -> None:
         """Take what could not be collected."""
-        self._hook.pytest_collectreport(report=self._from_data(data))
+        with _harmless():
+            self._hook.pytest_collectreport(report=self._from_data(data))
 
     def _from_data(self, data: Mapping[str, Any]) -> pytest.CollectReport | pytest.TestReport:
         # pytest takes the dictionary apart, nested ones too, so it gets a copy.
@@ -142,17 +152,17 @@ class Carrier:
     def broken(self, unit: Unit, test: str | None, text: str, seconds: float) -> None:
         """Take that the process of the unit ended badly, while `test` ran if not None."""
         name = test or unit.id
-        self._pass_on(
-            pytest.TestReport(
-                nodeid=name,
-                location=(unit.files[0], None, name),
-                keywords={},
-                outcome="failed",
-                longrepr=text,
-                when="call",
-                duration=seconds,
-            )
+        report = pytest.TestReport(
+            nodeid=name,
+            location=(unit.files[0], None, name),
+            keywords={},
+            outcome="failed",
+            longrepr=text,
+            when="call",
+            duration=seconds,
         )
+        with _harmless():
+            self._pass_on(report)
 
     def warning(self, event: Mapping[str, Any]) -> None:
         """Take a warning."""
@@ -161,14 +171,22 @@ class Carrier:
             event["message"], category, event["filename"], event["lineno"]
         )
         location = event["location"]
-        self._hook.pytest_warning_recorded.call_historic(
-            kwargs={
-                "warning_message": message,
-                "when": event["when"],
-                "nodeid": event["nodeid"],
-                "location": tuple(location) if location else None,
-            }
-        )
+        kwargs = {
+            "warning_message": message,
+            "when": event["when"],
+            "nodeid": event["nodeid"],
+            "location": tuple(location) if location else None,
+        }
+        with _harmless():
+            self._hook.pytest_warning_recorded.call_historic(kwargs=kwargs)
+
+
+@contextlib.contextmanager
+def _harmless() -> Iterator[None]:
+    try:
+        yield
+    except Exception:  # noqa: BLE001 - a hook of any plugin
+        traceback.print_exc()
 
 
 def _category(module: str, name: str) -> type[Warning]:

@@ -153,6 +153,8 @@ class Engine:
         output, _ = guard.communicate(timeout=60)
         ending = json.loads(output.splitlines()[-1]) if guard.returncode == 0 else {}
         assert guard.returncode <= 0, output
+        for name in ("pytest.log", "supervisor.log"):
+            print(f"--- {name}", (self.folder / name).read_text(), sep="\n")
         self.wait_until(lambda: not self.processes(), "a process outlived the run")
         return Result(ending=ending, lines=self.lines())
 

@@ -29,6 +29,7 @@ FILES = {
         markers =
             slow: takes long
         xfail_strict = true
+        junit_family = legacy
         addopts = -n 3 --dist loadfile --junitxml=never.xml --report-log=never.jsonl
         filterwarnings =
             ignore:configured away
@@ -257,7 +258,6 @@ def project(engine: Engine) -> Engine:
 
 def plain(engine: Engine, name: str, *args: str) -> list[Mapping[str, Any]]:
     log = engine.folder.parent / "plain.jsonl"
-    log.unlink(missing_ok=True)
     subprocess.run(
         [
             *[str(sys.executable).replace("python3", "python"), "-c"],
@@ -269,7 +269,10 @@ def plain(engine: Engine, name: str, *args: str) -> list[Mapping[str, Any]]:
         capture_output=True,
         check=False,
     )
-    return [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
+    lines = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
+    for path in (log, *engine.root.glob("never.*")):
+        path.unlink()
+    return lines
 
 
 def comparable(lines: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -404,8 +407,8 @@ def test_templates_serve_folders_with_their_own_conftest(engine: Engine) -> None
     ("conftest", "reason"),
     [
         (
-            "from threading import Thread\nfrom time import sleep\n"
-             "Thread(target=sleep, args=(9,), daemon=True, name='ticker').start()\n",
+            "import threading as t, time\n"
+             "t.Thread(target=time.sleep, args=(9,), daemon=True, name='ticker').start()\n",
             "Python threads run: ticker",
         ),
         (

@@ -66,16 +66,18 @@ max_job_minutes = 30
 tier = "stage-b"
 runner_config = "cpu"
 """
-AMD = """
+ROWS = {
+    "amd": """
 [suite.amd.stage-b-test-1-gpu-large-amd]
 tier = "stage-b"
 runner_config = "1-gpu-large"
-"""
-FAST = """
+""",
+    "fast": """
 [suite.cpu.stage-c-test-cpu]
 tier = "stage-c"
 runner_config = "cpu"
-"""
+""",
+}
 NOXFILE = """\
 import sys
 from pathlib import Path
@@ -118,6 +120,10 @@ class Project:
         (torch / "version.py").write_text(
             "__version__ = '2.13.0+cpu'\ncuda = None\nhip = None\nxpu = None\n"
         )
+
+    def add_rows(self, name: str) -> None:
+        """Add rows to the table: `amd` or `fast` (a tier that stops at the first failure)."""
+        self.table.write_text(self.table.read_text() + ROWS[name])
 
     def file(self, name: str, body: str, register: str = "register_cpu_ci") -> str:
         """Write `test/NAME` with one registration; return its path from the root."""

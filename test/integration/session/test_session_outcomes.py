@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from conftest import Project
+    from test.integration.session.conftest import Project
 
 BAD = {
     "test_broken_import.py": "import no_such_package\ndef test_a():\n    pass\n",

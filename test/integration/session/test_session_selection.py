@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from conftest import AMD, FAST
-
 if TYPE_CHECKING:
-    from conftest import Project
+    from test.integration.session.conftest import Project
 
 GOOD = "def test_a():\n    pass\ndef test_b():\n    pass\n"
 BAD = "def test_a():\n    assert 1 == 2\ndef test_b():\n    pass\n"
@@ -48,7 +46,7 @@ def test_the_first_failure_stops_the_rest_and_the_rest_is_accounted_for(project:
 
 
 def test_a_tier_that_stops_at_the_first_failure_can_be_told_to_go_on(project: Project) -> None:
-    project.table.write_text(project.table.read_text() + FAST)
+    project.add_rows("fast")
     project.file("test_b.py", GOOD)
     for name, body in (("test_0.py", BAD), ("test_1.py", GOOD), ("test_2.py", GOOD)):
         path = project.root / project.file(name, body)
@@ -75,7 +73,7 @@ def test_shards_run_every_file_once(project: Project) -> None:
 def test_missing_hardware_is_refused_before_anything_is_made_and_the_plan_shows(
     project: Project,
 ) -> None:
-    project.table.write_text(project.table.read_text() + AMD)
+    project.add_rows("amd")
     project.file("test_cpu.py", GOOD)
     project.file("test_amd.py", GOOD, register="register_amd_ci")
     refused = project.hwmatrix("session", "amd-stage-b")
@@ -112,7 +110,7 @@ def test_names_that_do_not_exist_get_their_close_match(project: Project) -> None
 
 
 def test_a_registration_that_cannot_be_read_stops_its_own_backend_alone(project: Project) -> None:
-    project.table.write_text(project.table.read_text() + AMD)
+    project.add_rows("amd")
     project.file("test_good.py", GOOD)
     path = project.root / project.file("test_amd.py", GOOD, register="register_amd_ci")
     path.write_text(path.read_text().replace("est_time=1", "est_time=60 * 5"))
@@ -125,7 +123,7 @@ def test_a_registration_that_cannot_be_read_stops_its_own_backend_alone(project:
 
 
 def test_lint_and_list_tell_everything_at_once(project: Project) -> None:
-    project.table.write_text(project.table.read_text() + AMD)
+    project.add_rows("amd")
     project.file("test_good.py", GOOD)
     (project.root / "test" / "test_nowhere.py").write_text("def test_a():\n    pass\n")
     ended = project.hwmatrix("lint")

@@ -16,7 +16,7 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from conftest import Project
+    from test.integration.session.conftest import Project
 
 SLOW = "import time\ndef test_first():\n    pass\ndef test_slow():\n    time.sleep(300)\n"
 

@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 import sys
 import threading
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from hwmatrix.environments import core, interpreter, running
+from hwmatrix.environments import building, core, interpreter, running
+from hwmatrix.environments.request import Request
 from hwmatrix.environments.stamp import NAME, Stamp, locked
 from hwmatrix.environments.steps import Installer, Step
 from hwmatrix.errors import EnvironmentBuildError
-from hwmatrix.model import Backend, Variant
+from hwmatrix.model import Backend, TorchCheck, Variant
 
 
 def variant(backend: Backend, name: str) -> Variant:
@@ -84,6 +87,44 @@ def test_a_lock_in_a_place_that_cannot_be_written(tmp_path: Path) -> None:
         locked(tmp_path / "file/x.lock", limit_s=1, say=print),
     ):
         pass
+
+
+def prepared(root: Path, env: dict[str, str], **more: str) -> building.Build:
+    facts: dict[str, Any] = {"torch": "2", "requirements": "r.in", "constraints": "", **more}
+    which = Variant(backend=Backend.CPU, name="cpu", index="https://i/cpu", **facts)
+    request = Request(
+        variant=which,
+        check=TorchCheck(),
+        slot=None,
+        root=root,
+        state=root / "state",
+        env={"PATH": "", "HWMATRIX_INSTALLER": "pip", "HOME": str(root), **env},
+        say=print,
+    )
+    return building.prepare(request)
+
+
+@pytest.mark.parametrize(
+    ("env", "more"),
+    [
+        ({"HWMATRIX_TORCH_INDEX": "https://m"}, {}),
+        ({"PIP_INDEX_URL": "https://m"}, {}),
+        ({"PIP_INDEX_URL": "https://me:secret@m"}, {}),
+        ({}, {"torch": "3"}),
+        ({}, {"constraints": "c.txt"}),
+        ({}, {"requirements": "other.in"}),
+    ],
+)
+def test_other_inputs_make_another_environment(
+    tmp_path: Path, env: dict[str, str], more: dict[str, str]
+) -> None:
+    (tmp_path / "r.in").write_text("pytest\n")
+    (tmp_path / "other.in").write_text("pytest\nnumpy\n")
+    (tmp_path / "c.txt").write_text("numpy<3\n")
+    first, same = prepared(tmp_path, {}), prepared(tmp_path, {"UNRELATED": "1"})
+    other = prepared(tmp_path, env, **more)
+    assert first.folder == same.folder != other.folder
+    assert "secret" not in str(other.stamp.inputs)
 
 
 # ---------------------------------------------------------------- links
@@ -208,11 +249,15 @@ def test_a_step_that_takes_too_long_is_ended_with_its_children(tmp_path: Path) -
 
 
 def is_gone(pid: int) -> bool:
-    """Whether the process has ended; a zombie that nobody reaps has."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
-    except OSError:
-        return True
+    """Whether the process ends within seconds; a zombie that nobody reaps has ended."""
+    for _ in range(200):
+        try:
+            if Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z":
+                return True
+        except OSError:
+            return True
+        time.sleep(0.05)
+    return False
 
 
 def test_a_step_that_does_not_start(tmp_path: Path) -> None:

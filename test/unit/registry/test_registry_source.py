@@ -84,16 +84,14 @@ def test_places_are_those_that_editors_show(data: bytes, expected: object) -> No
             "test_x.py:2: byte 0xed is not UTF-8; test files are UTF-8. Save it as UTF-8.",
             id="a surrogate",
         ),
-        pytest.param(
-            b"\x1a" + CALL,
-            "test_x.py:1: the file does not parse (invalid non-printable character U+001A). "
-            "Fix the syntax; it is read by the Python that runs this command.",
-            id="Ctrl-Z",
-        ),
     ],
 )
 def test_what_is_no_utf_8_source_is_refused(data: bytes, message: str) -> None:
     assert problem(data) == message
+
+
+def test_what_the_parser_says_is_passed_on() -> None:
+    assert problem(b"\x1a" + CALL).startswith("test_x.py:1: the file does not parse (invalid ")
 
 
 def test_utf_16_is_refused_and_concerns_nobody_whom_it_does_not_mention() -> None:

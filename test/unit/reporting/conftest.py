@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +14,7 @@ from hwmatrix.journal import Journal
 from hwmatrix.model import Backend, Device, Plan, RunSpec, Slot, Unit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 T0 = 1_800_000_000.0
 SUITE = "stage-b-test-cpu"
@@ -82,8 +81,9 @@ class FakeRun:
         self._writers: dict[str, Journal] = {}
 
     def write(self, writer: str, kind: str, **keys: object) -> None:
-        journal = self._writers.setdefault(writer, Journal(self.folder, writer))
-        journal.write(kind, **{"time": self.now, **keys})
+        if writer not in self._writers:
+            self._writers[writer] = Journal(self.folder, writer)
+        self._writers[writer].write(kind, **{"time": self.now, **keys})
 
     def close(self) -> None:
         for journal in self._writers.values():
@@ -230,17 +230,12 @@ class Maker:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._made = 0
+        self.runs: list[FakeRun] = []
 
     def run(self, *units: Unit, **spec: object) -> FakeRun:
         """Return a new run of `units`; keyword arguments change its RunSpec, `plan` its Plan."""
-        self._made += 1
-        return FakeRun(self.folder / f"run{self._made}", units, **spec)
-
-    def lines(self, run: FakeRun) -> dict[str, list[dict[str, object]]]:
-        """Return the journal's lines by file name."""
-        files = sorted((run.folder / "journal").glob("*.jsonl"))
-        return {f.name: [json.loads(line) for line in f.read_text().splitlines()] for f in files}
+        self.runs.append(FakeRun(self.folder / f"run{len(self.runs)}", units, **spec))
+        return self.runs[-1]
 
     def bad_day(self) -> FakeRun:
         """Return a run with every outcome in it, each unit named after how it ends."""
@@ -389,6 +384,9 @@ def golden() -> Callable[[str, str], None]:
 
 
 @pytest.fixture
-def make(tmp_path: Path) -> Maker:
-    """Return a maker of run folders below the test's own folder."""
-    return Maker(tmp_path)
+def make(tmp_path: Path) -> Iterator[Maker]:
+    """Yield a maker of run folders below the test's own folder."""
+    maker = Maker(tmp_path)
+    yield maker
+    for run in maker.runs:
+        run.close()

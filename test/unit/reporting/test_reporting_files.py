@@ -109,6 +109,20 @@ class TestJUnit:
         assert len(output) < 20_000
         assert output.endswith("end")
 
+    def test_thousands_of_failures_stay_readable(self, make: Maker) -> None:
+        unit = make.unit("a")
+        run = make.run(unit)
+        part = run.part(unit)
+        part.start()
+        names = [f"test_{number}" for number in range(2000)]
+        part.collected(*names)
+        for name in names:
+            part.test(name, "failed", longrepr="x" * 20_000)
+        part.end(exit_status=1)
+        report = build(run.folder)
+        assert len(junit_xml(report)) < 10_000_000
+        assert len(report_json(report)) < 10_000_000
+
 
 class TestReportJson:
     def test_is_what_it_was(self, make: Maker, golden: Golden) -> None:
@@ -153,6 +167,22 @@ class TestSummary:
             part.start()
             part.end(exit_status=5)
         assert "and 10 more files: see report.json" in summary_md(build(run.folder))
+
+    def test_many_reasons_in_one_file_are_cut(self, make: Maker) -> None:
+        unit = make.unit("a")
+        run = make.run(unit)
+        part = run.part(unit)
+        part.start()
+        names = [f"test_{number}" for number in range(15)]
+        part.collected(*names)
+        for name in names:
+            part.test(name, "failed", why=f"E: {name}")
+        part.end(exit_status=1)
+        assert "- `test_9`: E: test\\_9\n- and 5 more tests\n" in summary_md(build(run.folder))
+
+    def test_no_test_at_all(self, make: Maker) -> None:
+        text = summary_md(build(make.run(make.unit("a")).folder))
+        assert "1 unit (1 not run), no tests in 0.00 s." in text
 
     def test_disabled_and_left_out_files(self, make: Maker) -> None:
         unit = make.unit("a")

@@ -119,6 +119,13 @@ def test_broken_import(plain: Watched) -> None:
     ]
 
 
+def test_all_done_has_no_time_left(plain: Watched) -> None:
+    for unit in plain.run.spec.plan.units:
+        plain.run.good(unit, "test_x", seconds=1)
+    plain.tick()
+    assert plain.tick(30) == ["0:34 | 4/4 files"]
+
+
 def test_stop_is_said_once(plain: Watched) -> None:
     plain.run.stop("deadline")
     plain.run.stop("deadline")

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from hwmatrix.reporting.ledger import number
 from hwmatrix.reporting.longrepr import detail, reason, shorten
 
 
@@ -59,6 +60,14 @@ def test_odd_shapes_give_nothing(longrepr: object) -> None:
 def test_traceback_without_a_chain() -> None:
     assert detail({"reprtraceback": {"reprentries": [entry("a", "b")]}}) == "a\nb"
     assert detail(["f.py", 3, "Skipped: x"]) == "Skipped: x"
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [(3, 3.0), (True, 0.0), ("3", 0.0), (float("nan"), 0.0), (10**400, 0.0), (None, 0.0)],
+)
+def test_numbers_of_a_journal_are_finite(value: object, expected: float) -> None:
+    assert number(value) == expected
 
 
 def test_shorten_keeps_both_ends() -> None:

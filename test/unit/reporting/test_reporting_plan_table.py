@@ -45,6 +45,13 @@ def test_no_line_is_wider_than_the_terminal(make: Maker, width: int) -> None:
     assert max(columns(line) for line in lines) <= width
 
 
+def test_plan_without_limits_says_only_what_it_knows(make: Maker) -> None:
+    plan = make.run(make.unit("a"), plan={"deadline_s": 0.0}).spec.plan
+    assert plan_table(plan).splitlines()[-1] == (
+        "total: 1 unit, 10.0 s estimated, about 20.0 s on 2 slots"
+    )
+
+
 def test_colour_dims_other_shards(make: Maker) -> None:
     lines = plan_table(sharded(make), 120, True).splitlines()
     (gloo,) = [line for line in lines if "test_gloo.py" in line]
