@@ -103,6 +103,21 @@ PLATFORMS: Mapping[str, Platform] = {
         no_fp8_matmul="oneDNN's fp8 product is not in every torch build for XPU",
         no_grouped_mm="torch has no grouped product for XPU",
     ),
+    # torch-npu registers the device when torch is imported (torch.backends entry point).
+    "npu": Platform(
+        backend="npu",
+        device="npu",
+        collectives="hccl",
+        sdpa={
+            "math": HALF,
+            "flash": "torch-npu has fused attention under names of its own",
+            "efficient": "torch-npu has fused attention under names of its own",
+            "cudnn": NOT_CUDNN,
+        },
+        fp8_storage=(),
+        no_fp8_matmul="no fp8 unit is known for Ascend 910",
+        no_grouped_mm="torch has no grouped product for NPU",
+    ),
 }
 
 

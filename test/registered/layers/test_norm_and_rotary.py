@@ -24,13 +24,20 @@ import torch
 from platform_facts import DEVICE, PLATFORM, draw, roundoff
 from torch.nn.functional import layer_norm, rms_norm
 
-from hwmatrix import register_amd_ci, register_cpu_ci, register_cuda_ci, register_xpu_ci
+from hwmatrix import (
+    register_amd_ci,
+    register_cpu_ci,
+    register_cuda_ci,
+    register_npu_ci,
+    register_xpu_ci,
+)
 
 register_cpu_ci(8, suite="stage-b-test-cpu")
 register_cuda_ci(10, suite="stage-b-test-1-gpu-small")
 # amd and xpu: copied from cuda, never measured there.
 register_amd_ci(10, suite="stage-b-test-1-gpu-small-amd")
 register_xpu_ci(10, suite="stage-b-test-1-gpu-xpu")
+register_npu_ci(10, suite="stage-b-test-1-npu")
 
 TOKENS, WIDTH, EPS = 64, 2048, 1e-6
 HEAD, BASE = 128, 1e6

@@ -24,13 +24,20 @@ from torch import nn
 from torch.nn.functional import linear
 from torch.nn.utils import parametrize
 
-from hwmatrix import register_amd_ci, register_cpu_ci, register_cuda_ci, register_xpu_ci
+from hwmatrix import (
+    register_amd_ci,
+    register_cpu_ci,
+    register_cuda_ci,
+    register_npu_ci,
+    register_xpu_ci,
+)
 
 register_cpu_ci(8, suite="stage-b-test-cpu")
 register_cuda_ci(10, suite="stage-b-test-1-gpu-small")
 # amd and xpu: copied from cuda, never measured there.
 register_amd_ci(10, suite="stage-b-test-1-gpu-small-amd")
 register_xpu_ci(10, suite="stage-b-test-1-gpu-xpu")
+register_npu_ci(10, suite="stage-b-test-1-npu")
 
 TOKENS, INPUTS, OUTPUTS, RANK, ALPHA = 32, 512, 384, 16, 32
 SCALE = ALPHA / RANK
