@@ -82,7 +82,9 @@ def engine(
 ) -> bool:
     with tempfile.TemporaryDirectory() as folder:
         modules = tuple(name for name in preload.split(",") if name)
-        spec = spec_of(root, Path(folder) / "run", names, slots, isolation, modules)
+        spec = spec_of(
+            root, Path(folder) / "run", names, slots=slots, isolation=isolation, preload=modules
+        )
         return run_spec(spec).exit_status == 0
 
 

@@ -58,9 +58,9 @@ def engine(root: Path, names: Sequence[str], slots: int) -> float:
     """Return the engine's makespan over the ideal one."""
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder) / "run"
-        run_spec(spec_of(root, run, names, slots, Isolation.FORK))
+        run_spec(spec_of(root, run, names, slots=slots, isolation=Isolation.FORK))
         lines = list(journal.read(run))
-    spans = {}
+    spans: dict[object, list[float]] = {}
     for kind, at in (("UnitStart", 0), ("UnitEnd", 1)):
         for line in lines:
             if line["$report_type"] == kind:

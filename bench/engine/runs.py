@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,13 +21,12 @@ def spec_of(
     root: Path,
     folder: Path,
     names: Sequence[str],
+    *,
     slots: int,
     isolation: Isolation,
     preload: tuple[str, ...] = (),
 ) -> RunSpec:
     """Return a spec that runs the files in the order given."""
-    import sys
-
     units = tuple(
         Unit(
             id=name,

@@ -7,6 +7,7 @@ reason why not.
 from __future__ import annotations
 
 import hashlib
+import re
 import shutil
 import subprocess
 import sys
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hwmatrix.backends import BACKENDS
-from hwmatrix.environments import make
+from hwmatrix.environments import lock, make
 from hwmatrix.environments.stamp import NAME
 from hwmatrix.errors import EnvironmentBuildError, GuardError
 from hwmatrix.model import Backend, Device, Environment, Slot, Variant
@@ -441,6 +442,36 @@ def test_a_place_that_cannot_be_written_is_named(world: World) -> None:
 def test_constraints_that_cannot_be_read_are_named(world: World) -> None:
     with pytest.raises(EnvironmentBuildError, match=r"cannot read the constraints .*no.txt"):
         world.make(world.env(FAST, PIP_CONSTRAINT="no.txt"))
+
+
+# ---------------------------------------------------------------- locks
+@pytest.mark.skipif(not UV, reason="uv is not installed here")
+def test_a_lock_names_all_but_torch_and_is_installed_by_hash(world: World) -> None:
+    env, which = world.env("uv"), world.rocm()
+    environment = world.make(env, which)
+    path = lock(
+        which, environment, root=world.root, state=world.state, env=env, say=world.said.append
+    )
+    assert path == world.root / "rocm.lock"
+    text = path.read_text()
+    names = re.findall(r"^([a-z-]+)==([^ ]+)", text, re.MULTILINE)
+    assert names == [
+        ("pytest", "9.1"),
+        ("pytest-timeout", "2.4"),
+        ("pytest-xdist", "3.8"),
+        ("stand-in-dep", "1.0"),
+    ]
+    again = world.make(env, which)
+    assert not again.reused
+    assert again.torch == environment.torch
+    assert world.said[-1] == "install rocm.lock, by hash ..."
+
+    path.write_text(re.sub(r"sha256:[0-9a-f]{64}$", f"sha256:{'0' * 64}", text, flags=re.MULTILINE))
+    header = text.splitlines()[2]
+    path.write_text(path.read_text().replace(path.read_text().splitlines()[2], header))
+    with pytest.raises(EnvironmentBuildError, match=r"cannot install rocm.lock, by hash.*the hash"):
+        world.make(env, which)
+    world.make({**env, "HWMATRIX_LOCK": "off"}, which)
 
 
 # ---------------------------------------------------------------- somebody else's environment

@@ -6,9 +6,10 @@ what the installed torch was built for and sees. Importing this module touches n
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import socket
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import torch
@@ -26,7 +27,8 @@ class Platform:
     """One backend: where tensors live and what its torch build can do.
 
     `sdpa` maps a kernel of scaled_dot_product_attention to the dtypes that it takes, or to the
-    reason why the backend lacks it. `fp8_storage` are the 8-bit formats that casts are tested in;
+    reason why the backend lacks it; `attention` maps an implementation of transformers to the package
+    that it needs beside them, to nothing, or to a reason that begins with "no ". `fp8_storage` are the 8-bit formats that casts are tested in;
     `fp8_matmul` is the one that the matrix unit multiplies, or empty with `no_fp8_matmul` as the
     reason. `collectives` is the torch.distributed back end. `must_have` are the operators whose
     absence is a fault; others are looked for in the torch at hand (`missing_kernel`).
@@ -43,6 +45,7 @@ class Platform:
     grouped_mm: tuple[torch.dtype, ...] = (torch.bfloat16,)
     no_grouped_mm: str = ""
     must_have: tuple[str, ...] = ()
+    attention: Mapping[str, str] = field(default_factory=lambda: {"eager": "", "sdpa": ""})
 
 
 # AMD's gfx942 (MI300X, MI325X) multiplies the "fnuz" formats, gfx950 (MI350X, MI355X) OCP's.
@@ -65,6 +68,12 @@ PLATFORMS: Mapping[str, Platform] = {
             "efficient": "torch has no memory-efficient kernel for CPU",
             "cudnn": NOT_CUDNN,
         },
+        attention={
+            "eager": "",
+            "sdpa": "",
+            "flex_attention": "",
+            "flash_attention_2": "no flash attention for CPU",
+        },
         fp8_storage=FP8,
         fp8_matmul="float8_e4m3fn",
         must_have=("aten::_int_mm", "aten::_weight_int8pack_mm"),
@@ -75,6 +84,13 @@ PLATFORMS: Mapping[str, Platform] = {
         device="cuda",
         collectives="nccl",
         sdpa={"math": ALL, "flash": HALF, "efficient": ALL, "cudnn": HALF},
+        attention={
+            "eager": "",
+            "sdpa": "",
+            "flex_attention": "",
+            "flash_attention_2": "flash_attn",
+            "flash_attention_3": "flash_attn_interface",
+        },
         fp8_storage=FP8,
         fp8_matmul="float8_e4m3fn",
         must_have=("aten::_int_mm",),
@@ -84,6 +100,13 @@ PLATFORMS: Mapping[str, Platform] = {
         device="cuda",
         collectives="nccl",
         sdpa={"math": ALL, "flash": HALF, "efficient": ALL, "cudnn": NOT_CUDNN},
+        attention={
+            "eager": "",
+            "sdpa": "",
+            # Its Triton back end: FLASH_ATTENTION_TRITON_AMD_ENABLE.
+            "flash_attention_2": "flash_attn",
+            "flash_attention_3": "no Hopper kernels on AMD",
+        },
         fp8_storage=FP8,
         fp8_matmul=AMD_FP8.get(_arch(), ""),
         no_fp8_matmul=f"{_arch() or 'an unnamed architecture'} is not one of {', '.join(AMD_FP8)}",
@@ -99,6 +122,7 @@ PLATFORMS: Mapping[str, Platform] = {
             "cudnn": NOT_CUDNN,
             "overrideable": HALF,
         },
+        attention={"eager": "", "sdpa": "", "flash_attention_2": "no flash attention for XPU"},
         fp8_storage=FP8,
         no_fp8_matmul="oneDNN's fp8 product is not in every torch build for XPU",
         no_grouped_mm="torch has no grouped product for XPU",
@@ -140,6 +164,16 @@ def missing_kernel(operator: str) -> str:
     if torch._C._dispatch_has_kernel_for_dispatch_key(operator, key):
         return ""
     return f"torch {torch.__version__} has no {operator} for {BACKEND}"
+
+
+def why_no_attention(name: str) -> str:
+    """Return why transformers' attention `name` cannot run here, or nothing where it must."""
+    needs = PLATFORM.attention[name]
+    if needs.startswith("no "):
+        return needs
+    if needs and importlib.util.find_spec(needs) is None:
+        return f"{name} needs the package {needs}, which this environment lacks"
+    return ""
 
 
 def draw(*shape: int, seed: int, dtype: torch.dtype = torch.float64) -> torch.Tensor:

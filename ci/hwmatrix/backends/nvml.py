@@ -9,6 +9,10 @@ from __future__ import annotations
 import ctypes
 import json
 import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 LIBRARIES = (
     "libnvidia-ml.so.1",
@@ -69,7 +73,7 @@ class Nvml:
                 first = first or error
             else:
                 return
-        raise first or OSError(LIBRARIES[0])
+        raise first or OSError("no names to look for")
 
     def call(self, name: str, *arguments: object) -> None:
         """Call `name`; raise NvmlError unless it returns success."""
@@ -153,10 +157,10 @@ def _gpu(nvml: Nvml, index: int) -> dict[str, object]:
     }
 
 
-def read() -> dict[str, object]:
+def read(load: Callable[[], Nvml] = Nvml) -> dict[str, object]:
     """Return driver, CUDA version, GPUs and the reasons for those that are missing."""
     try:
-        nvml = Nvml()
+        nvml = load()
     except OSError as error:
         return {"missing": str(error)}
     problems: list[str] = []

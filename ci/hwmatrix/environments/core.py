@@ -13,7 +13,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hwmatrix import model
+from hwmatrix import codec
 from hwmatrix.environments.guard import too_old
 from hwmatrix.errors import EnvironmentBuildError
 
@@ -25,7 +25,7 @@ PTH_NAME = "hwmatrix_core.pth"
 
 def package_folder() -> Path:
     """Return the folder of the running hwmatrix package."""
-    return Path(model.__file__).resolve().parent
+    return Path(codec.__file__).resolve().parent
 
 
 def link(name: Path, target: Path) -> None:

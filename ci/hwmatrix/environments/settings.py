@@ -152,6 +152,9 @@ def clean(env: Mapping[str, str]) -> dict[str, str]:
         **kept,
         "PIP_CONFIG_FILE": os.devnull,
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+        # Compiling the 15 000 modules of torch takes longer than unpacking them, and most are
+        # never imported; uv does not compile either.
+        "PIP_NO_COMPILE": "1",
         "PIP_NO_INPUT": "1",
         "UV_NO_CONFIG": "1",
         "UV_NO_PROGRESS": "1",

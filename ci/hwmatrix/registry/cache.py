@@ -14,6 +14,7 @@ import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hwmatrix.errors import Problem
 from hwmatrix.model import Backend, Disabled, Registration
 from hwmatrix.registry.results import FileResult, RegistrationProblem
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 # A file changed within the clock's grain of a scan may change again without a new stamp (some
 # file systems count in 2 s), so what is younger is read anew next time. Git calls it racily clean.
 RACY_NS = 2_000_000_000
-_PARTS_OF_THE_READER = ("model.py", "errors.py")
+_MADE_OF = (Problem, Backend, Disabled, Registration)  # what rows turn into
 
 
 class Cache:
@@ -88,8 +89,8 @@ def _load(path: Path, reader: str) -> dict[str, Any]:
 
 def _fingerprint() -> str:
     """Return what a result depends on besides the file: the reader's source and its Python."""
-    here = Path(__file__).parent
-    parts = [*sorted(here.glob("*.py")), *(here.parent / name for name in _PARTS_OF_THE_READER)]
+    parts = sorted(Path(__file__).parent.glob("*.py"))
+    parts += sorted({Path(sys.modules[cls.__module__].__file__ or "") for cls in _MADE_OF})
     checksum = 0
     for part in parts:
         checksum = zlib.crc32(part.read_bytes(), checksum)

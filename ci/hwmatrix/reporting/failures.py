@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hwmatrix.model import Outcome
-from hwmatrix.reporting.screen import plural
+from hwmatrix.reporting.screen import clean, plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -14,6 +15,14 @@ if TYPE_CHECKING:
     from hwmatrix.reporting.result import TestResult, UnitResult
 
 _NAMED = 3
+_EXCERPT = 8
+_FATAL = "Fatal Python error"
+_EXPLAINED = ("cannot be imported", "cannot be collected")
+# What pytest prints before and around the tests of a file: titles, settings, a line of dots.
+_HEADING = re.compile(
+    r"=+ .* =+$|platform |(rootdir|configfile|plugins|cachedir|hypothesis profile|timeout.*?): "
+    r"|collect(ed|ing) |\S+\.py [.sxXFERp]*\s*(\[ *\d+%\])?$"
+)
 _DETAIL = 24_000
 _ALL_DETAILS = 8_000_000
 
@@ -51,6 +60,22 @@ def _tells_more(test: TestResult) -> bool:
     return test.outcome is Outcome.TIMED_OUT and "budget" not in test.reason
 
 
+def excerpt(unit: UnitResult) -> list[str]:
+    """Return the telling lines of a process that did not end in order, at most eight.
+
+    From "Fatal Python error" on, where that stands: the innermost frames come first there. Else
+    the last lines, without pytest's own headings. None where a report already gives the reason.
+    """
+    if unit.outcome is Outcome.FAILED and any(word in unit.reason for word in _EXPLAINED):
+        return []
+    lines = [line for line in clean(unit.tail).splitlines() if line.strip()]
+    start = next((n for n, line in enumerate(lines) if _FATAL in line), None)
+    if start is not None:
+        first = lines[start][lines[start].index(_FATAL) :]
+        return [first, *lines[start + 1 :]][:_EXCERPT]
+    return [line for line in lines if not _HEADING.match(line)][-_EXCERPT:]
+
+
 def detail_limit(units: Sequence[UnitResult]) -> int:
     """Return how many characters of text one red test may have, so that a file stays readable.
 
@@ -58,6 +83,11 @@ def detail_limit(units: Sequence[UnitResult]) -> int:
     """
     red = sum(len(unit.red_tests) for unit in units)
     return max(500, min(_DETAIL, _ALL_DETAILS // max(1, red)))
+
+
+def below(path: str, root: str) -> str:
+    """Return `path` relative to the project's root where it lies below it."""
+    return path.removeprefix(f"{root.rstrip('/')}/")
 
 
 def never_started(units: Sequence[UnitResult]) -> dict[str, list[UnitResult]]:

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from hwmatrix.reporting.commands import reproduce, reproduce_red
-from hwmatrix.reporting.failures import detail_limit
+from hwmatrix.reporting.failures import below, detail_limit
 from hwmatrix.reporting.junit import totals
 from hwmatrix.reporting.longrepr import shorten
 from hwmatrix.reporting.result import RED
@@ -130,6 +130,7 @@ def _test(report: Report, unit: UnitResult, test: TestResult, limit: int) -> dic
     }
     if test.outcome in RED:
         found |= {
+            "place": below(test.place, report.spec.root),
             "detail": shorten(test.detail, limit),
             "output": shorten(test.output, limit),
             "command": reproduce(report, unit, test),

@@ -49,6 +49,14 @@ def reason(longrepr: object) -> str:
     return found if len(found) <= REASON_LIMIT else found[: REASON_LIMIT - 3] + "..."
 
 
+def place(longrepr: object) -> str:
+    """Return `path:line` of a failure in a test, as pytest gives it, else ''."""
+    crash = longrepr.get("reprcrash") if isinstance(longrepr, dict) else None
+    if not isinstance(crash, dict) or not text(crash.get("path")):
+        return ""
+    return f"{text(crash.get('path'))}:{count(crash.get('lineno'))}"
+
+
 def _first_line(message: str) -> str:
     lines = [line.strip() for line in message.splitlines() if line.strip()]
     return lines[0] if lines else ""

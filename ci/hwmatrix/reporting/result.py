@@ -35,7 +35,8 @@ class TestResult:
     """How one test ended. `seconds` covers setup, call and teardown of its last try.
 
     `tries` counts reruns inside one process and attempts of the whole file; `flaky` says that a
-    pass came after a failure. `detail` is pytest's long text and `output` what it captured.
+    pass came after a failure. `line` is where the test stands, `place` (`path:line`) where it
+    failed. `detail` is pytest's long text and `output` what it captured.
     """
 
     __test__: ClassVar[bool] = False  # no test class, though its name begins like one
@@ -48,6 +49,7 @@ class TestResult:
     tries: int = 1
     subtests: int = 0
     line: int = 0
+    place: str = ""
     detail: str = ""
     output: str = ""
 

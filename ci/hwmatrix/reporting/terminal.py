@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from hwmatrix.model import Outcome
 from hwmatrix.reporting.commands import reproduce, reproduce_red
-from hwmatrix.reporting.failures import groups, more, never_started
+from hwmatrix.reporting.failures import below, excerpt, groups, more, never_started
 from hwmatrix.reporting.result import SEVERITY
-from hwmatrix.reporting.screen import STYLE, Screen, clean, duration, plural, table
+from hwmatrix.reporting.screen import STYLE, Screen, duration, plural, table
 from hwmatrix.reporting.verdict import run_reasons, where
 
 if TYPE_CHECKING:
@@ -21,8 +22,6 @@ _LISTED = 40
 _SLOWEST = 10
 # Reasons shown per unit; the log and report.json have the rest.
 _GROUPS_SHOWN = 8
-# Lines of a broken process's output: the kind of error and where, not the whole story.
-_TAIL_SHOWN = 8
 
 
 def render(
@@ -178,16 +177,18 @@ def _failure(report: Report, unit: UnitResult, screen: Screen) -> list[str]:
     found = groups(unit)
     for group in found[:_GROUPS_SHOWN]:
         lines += screen.wrap(group.title(lambda test: test.name), "    - ")
-        lines += screen.wrap(group.text, "        ")
+        place = below(group.tests[0].place, report.spec.root)
+        lines += screen.wrap(f"{group.text}{f' ({place})' if place else ''}", "        ")
     if len(found) > _GROUPS_SHOWN:
         rest = sum(len(group.tests) for group in found[_GROUPS_SHOWN:])
         lines.append(f"    {more(rest, 'test')}")
     for note in unit.notes:
         lines += screen.wrap(note, "    ")
-    tail = [line for line in clean(unit.tail).splitlines() if line.strip()][-_TAIL_SHOWN:]
-    lines += [f"    | {screen.clip(screen.safe(line), screen.width - 6)}" for line in tail]
+    for line in excerpt(unit):
+        lines.append(f"    | {screen.clip(screen.safe(line), screen.width - 6)}")
     if unit.log:
-        lines.append(f"    log:   {screen.safe(f'{report.spec.folder}/{unit.log}')}")
+        log = PurePath(report.spec.folder, unit.log)
+        lines.append(f"    log:   {screen.safe(below(str(log), report.spec.root))}")
     return [*lines, f"    again: {reproduce(report, unit)}"]
 
 

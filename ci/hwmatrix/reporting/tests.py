@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from hwmatrix.model import Outcome
 from hwmatrix.reporting.ledger import Trace, count, is_subtest, number, text
-from hwmatrix.reporting.longrepr import detail, reason, shorten
+from hwmatrix.reporting.longrepr import detail, place, reason, shorten
 from hwmatrix.reporting.result import RED, TestResult, worst
 
 if TYPE_CHECKING:
@@ -65,7 +65,13 @@ def _worse(one: TestResult, other: TestResult) -> TestResult:
     outcome = worst(one.outcome, other.outcome)
     if outcome is one.outcome:
         return one
-    return replace(one, outcome=outcome, reason=other.reason, detail=other.detail or one.detail)
+    return replace(
+        one,
+        outcome=outcome,
+        reason=other.reason,
+        detail=other.detail or one.detail,
+        place=other.place or one.place,
+    )
 
 
 def _tries(reports: Sequence[Line]) -> list[list[Line]]:
@@ -124,7 +130,9 @@ def _phase(test: str, report: Line) -> TestResult:
     when = text(report.get("when"))
     if when in {"setup", "teardown"} and outcome in RED:
         why = f"in {when}: {why}"
-    return TestResult(id=test, outcome=outcome, reason=why, detail=detail(longrepr))
+    return TestResult(
+        id=test, outcome=outcome, reason=why, detail=detail(longrepr), place=place(longrepr)
+    )
 
 
 def _with_subtests(result: TestResult, reports: Sequence[Line]) -> TestResult:
@@ -142,6 +150,7 @@ def _with_subtests(result: TestResult, reports: Sequence[Line]) -> TestResult:
         result,
         outcome=worst(result.outcome, Outcome.FAILED),
         reason=whys[0] + more,
+        place=place(failed[0].get("longrepr")),
         detail="\n\n".join(detail(r.get("longrepr")) for r in failed[:5]),
     )
 

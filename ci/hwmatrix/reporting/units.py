@@ -245,12 +245,10 @@ def _span(part: Part, state: RunState) -> Span:
     end = part.end or {}
     started = moment(start.get("time"))
     grave = [f for f in parts_.findings(part, state, first=True) if f.outcome in RED]
-    failed = any(
-        report.get("outcome") == "failed" for t in part.traces.values() for report in t.reports
-    )
-    outcome = Outcome.FAILED if failed else Outcome.PASSED
-    for finding in grave:
-        outcome = worst(outcome, finding.outcome)
+    failed = [r for t in part.traces.values() for r in t.reports if r.get("outcome") == "failed"]
+    late = any(report.get("hw_outcome") == Outcome.TIMED_OUT.value for report in failed)
+    told = Outcome.TIMED_OUT if late else Outcome.FAILED if failed else Outcome.PASSED
+    outcome = worst(told, *(finding.outcome for finding in grave))
     return Span(
         attempt=part.attempt,
         part=part.part,

@@ -17,13 +17,17 @@ if TYPE_CHECKING:
 class Gateway(Protocol):
     """What is used of execnet's gateway."""
 
-    id: str
+    @property
+    def id(self) -> str:
+        """`gw0` and so on."""
 
 
 class Node(Protocol):
     """What is used of xdist's `WorkerController`."""
 
-    gateway: Gateway
+    @property
+    def gateway(self) -> Gateway:
+        """The connection to the worker."""
 
     @property
     def shutting_down(self) -> bool:
@@ -104,7 +108,8 @@ class ListScheduler:
 
     def remove_pending_tests_from_node(self, node: Node, indices: Sequence[int]) -> None:
         """Refuse: units are never taken back from a worker."""
-        raise NotImplementedError
+        message = "units are never taken back from a worker"
+        raise NotImplementedError(message)
 
     def remove_node(self, node: Node) -> str | None:
         """Forget a worker; return the unit that it was running."""

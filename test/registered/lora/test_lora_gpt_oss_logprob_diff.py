@@ -28,10 +28,22 @@ from tiny_models import gpt_oss, logprobs, tokens, with_lora
 from hwmatrix import register_amd_ci, register_cpu_ci, register_cuda_ci, requires
 from hwmatrix.kit import assert_logprob_kl, logprob_kl
 
-register_cpu_ci(120, suite="stage-c-test-cpu-4-rank")
+register_cpu_ci(
+    150,
+    suite="stage-c-test-cpu-4-rank",
+    disabled="transformers and its companions are not in the requirements yet",
+)
 # cuda: not measured on four GPUs; copied from cpu. amd: copied from cuda.
-register_cuda_ci(120, suite="stage-c-test-4-gpu")
-register_amd_ci(120, suite="stage-c-test-4-gpu-amd")
+register_cuda_ci(
+    150,
+    suite="stage-c-test-4-gpu",
+    disabled="transformers and its companions are not in the requirements yet",
+)
+register_amd_ci(
+    150,
+    suite="stage-c-test-4-gpu-amd",
+    disabled="transformers and its companions are not in the requirements yet",
+)
 
 RANKS = 4
 MAX_KL, MAX_KL_FLOAT32 = 5e-3, 5e-9

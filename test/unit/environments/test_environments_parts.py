@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from hwmatrix.environments import building, core, interpreter, running
+from hwmatrix.environments import building, core, interpreter, locking, pinning, running
 from hwmatrix.environments.request import Request
 from hwmatrix.environments.stamp import NAME, Stamp, locked
 from hwmatrix.environments.steps import Installer, Step
 from hwmatrix.errors import EnvironmentBuildError
-from hwmatrix.model import Backend, TorchCheck, Variant
+from hwmatrix.model import Backend, Environment, TorchCheck, Variant
 
 
 def variant(backend: Backend, name: str) -> Variant:
@@ -132,7 +134,7 @@ def test_the_core_shows_one_package(tmp_path: Path) -> None:
     shown = core.link_core(tmp_path)
     assert core.link_core(tmp_path) == shown
     assert [path.name for path in shown.iterdir()] == ["hwmatrix"]
-    assert (shown / "hwmatrix/model.py").is_file()
+    assert (shown / "hwmatrix/codec.py").is_file()
 
 
 def test_a_link_moves_to_another_target(tmp_path: Path) -> None:
@@ -359,3 +361,75 @@ def test_an_installer_that_nobody_knows() -> None:
 def test_the_stamp_file_tells_its_inputs(tmp_path: Path) -> None:
     Stamp({"torch": "torch==2"}).write(tmp_path)
     assert json.loads((tmp_path / NAME).read_text())["inputs"] == {"torch": "torch==2"}
+
+
+# ---------------------------------------------------------------- locks
+def digest_of(root: Path) -> str:
+    """Return the digest that the message about a stale lock does not give."""
+    contents = {"r.in": (root / "r.in").read_text()}
+    return locking._digest(variant(Backend.CPU, "cpu"), contents)
+
+
+@pytest.fixture
+def locked_project(tmp_path: Path) -> Path:
+    (tmp_path / "r.in").write_text("pytest\n")
+    (tmp_path / "r.lock").write_text(f"# inputs sha256:{digest_of(tmp_path)}\npytest==9\n")
+    return tmp_path
+
+
+def usable(root: Path, which: Variant, **env: str) -> Path | None:
+    return locking.usable_lock(root, which, {"r.in": (root / "r.in").read_text()}, env)
+
+
+def locked_variant(torch: str = "2") -> Variant:
+    return Variant(backend=Backend.CPU, name="cpu", torch=torch, index="i", requirements="r.in")
+
+
+def test_a_lock_is_used_where_it_fits(locked_project: Path) -> None:
+    assert usable(locked_project, locked_variant()) == locked_project / "r.lock"
+    assert usable(locked_project, locked_variant(), HWMATRIX_LOCK="off") is None
+    (locked_project / "r.lock").unlink()
+    assert usable(locked_project, locked_variant()) is None
+
+
+@pytest.mark.parametrize("change", ["requirements", "torch", "header"])
+def test_a_stale_lock_is_refused(locked_project: Path, change: str) -> None:
+    which = locked_variant("3" if change == "torch" else "2")
+    if change == "requirements":
+        (locked_project / "r.in").write_text("pytest\nnumpy\n")
+    elif change == "header":
+        (locked_project / "r.lock").write_text("pytest==9\n")
+    with pytest.raises(
+        EnvironmentBuildError, match=r"was not made from r.in as it is now.*nox -s l"
+    ):
+        usable(locked_project, which)
+    assert usable(locked_project, which, HWMATRIX_LOCK="off") is None
+
+
+def test_a_lock_switch_that_says_nothing(locked_project: Path) -> None:
+    with pytest.raises(EnvironmentBuildError, match=r"HWMATRIX_LOCK=no: allowed are on and off"):
+        usable(locked_project, locked_variant(), HWMATRIX_LOCK="no")
+
+
+def test_locks_need_uv(tmp_path: Path) -> None:
+    with pytest.raises(EnvironmentBuildError, match=r"locks are made by uv"):
+        locking.lock(
+            locked_variant(),
+            Environment(python="python", folder="f"),
+            root=tmp_path,
+            state=tmp_path,
+            env={"HWMATRIX_INSTALLER": "pip"},
+            say=print,
+        )
+
+
+def test_the_committed_locks_fit_their_requirements() -> None:
+    """A changed requirements file without `nox -s lock` would stop every session."""
+    root = Path(__file__).parents[3]
+    for path in sorted((root / "requirements").glob("*.lock")):
+        torch = re.search(r"with torch (\S+),", path.read_text())
+        assert torch is not None
+        name = f"requirements/{path.stem}.in"
+        which = replace(locked_variant(torch[1]), requirements=name)
+        _, contents = pinning.read_requirements(root, which)
+        assert locking.usable_lock(root, which, contents, {}) == path

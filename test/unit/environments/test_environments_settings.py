@@ -122,6 +122,7 @@ def test_clean_drops_what_steers_and_keeps_the_rest() -> None:
         "UV_CACHE_DIR": "/uv",
         "PIP_CONFIG_FILE": os.devnull,
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+        "PIP_NO_COMPILE": "1",
         "PIP_NO_INPUT": "1",
         "UV_NO_CONFIG": "1",
         "UV_NO_PROGRESS": "1",

@@ -62,7 +62,13 @@ SETTINGS = {"plain": PLAIN, "rich": RICH, "no-index": PipSettings(no_index=True,
 INSTALLERS = (Installer(kind="uv", program="/bin/uv"), Installer(kind="pip", program="python"))
 
 
-def planned(which: Variant, installer: Installer, chosen: PipSettings, links: str = "") -> Any:
+def planned(
+    which: Variant,
+    installer: Installer,
+    chosen: PipSettings,
+    links: str = "",
+    lock: Path | None = None,
+) -> Any:
     source = TorchSource(links=links) if links else TorchSource(index=which.index)
     made = steps.plan(
         which,
@@ -73,6 +79,7 @@ def planned(which: Variant, installer: Installer, chosen: PipSettings, links: st
         settings=chosen,
         requirements=Path("/project") / which.requirements,
         constraints=Path("/env.constraints.txt"),
+        lock=lock,
     )
     return [
         {"title": step.title, "command": list(step.command), "env": dict(step.env)} for step in made
@@ -86,6 +93,7 @@ def test_commands_are_the_golden_ones(which: Variant, installer: Installer) -> N
         name: planned(which, installer, chosen) for name, chosen in SETTINGS.items()
     }
     found["find-links"] = planned(which, installer, RICH, links="/srv/wheels")
+    found["lock"] = planned(which, installer, RICH, lock=Path("/project/r.lock"))
     path = GOLDEN / f"{which.name}-{installer.kind}.json"
     if os.environ.get("HWMATRIX_WRITE_GOLDEN"):
         path.write_text(json.dumps(found, indent=1) + "\n")

@@ -59,7 +59,7 @@ def make_plan(units: Sequence[Unit], **changes: object) -> Plan:
 class FakeRun:
     """Writes what supervisor, controller and workers would, at times that the test chooses."""
 
-    def __init__(self, folder: Path, units: Sequence[Unit], **spec: object) -> None:
+    def __init__(self, folder: Path, units: Sequence[Unit], /, **spec: object) -> None:
         plan_changes = spec.pop("plan", {})
         assert isinstance(plan_changes, dict)
         self.folder = folder

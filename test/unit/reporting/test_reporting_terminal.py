@@ -83,6 +83,60 @@ def test_many_that_never_started_stand_together(make: Maker) -> None:
     assert "    and 19 more units\n" in text
 
 
+def crashed(make: Maker, tail: str) -> str:
+    unit = make.unit("a")
+    run = make.run(unit)
+    part = run.part(unit)
+    part.start()
+    part.collected("test_a")
+    part.test_start("test_a")
+    part.end("crashed", None, signal="SIGSEGV", tail=tail)
+    return render(build(run.folder))
+
+
+HEADINGS = """
+============================= test session starts ==============================
+platform linux -- Python 3.11.7, pytest-9.2.0, pluggy-1.7.0
+rootdir: /project
+configfile: pyproject.toml
+plugins: xdist-3.8.0
+timeout: 7.5s
+timeout method: signal
+timeout func_only: False
+collected 3 items
+
+test/registered/test_segv.py ..s """
+
+
+def test_excerpt_leaves_pytests_headings_out(make: Maker) -> None:
+    assert "    | " not in crashed(make, HEADINGS)
+    text = crashed(make, HEADINGS + "\nterminate called after throwing 'c10::Error'\n")
+    assert text.count("    | ") == 1
+    assert "    | terminate called after throwing 'c10::Error'\n" in text
+
+
+def test_excerpt_of_a_fatal_error_has_the_innermost_frames(make: Maker) -> None:
+    frames = "\n".join(f'  File "f{number}.py", line 1' for number in range(20))
+    text = crashed(make, f"{HEADINGS}.Fatal Python error: Segmentation fault\n\n{frames}")
+    assert text.count("    | ") == 8
+    assert "    | Fatal Python error: Segmentation fault\n" in text
+    assert 'File "f0.py"' in text
+    assert 'File "f7.py"' not in text
+
+
+def test_paths_below_the_root_are_relative(make: Maker) -> None:
+    unit = make.unit("a")
+    run = make.run(unit, folder="/project/.hwmatrix/runs/x")
+    part = run.part(unit)
+    part.start()
+    part.collected("test_a")
+    part.test("test_a", "failed", longrepr=make.failure("/project/test/f.py", "E: x"))
+    part.end(exit_status=1)
+    text = render(build(run.folder))
+    assert "        E: x (test/f.py:7)\n" in text
+    assert "    log:   .hwmatrix/runs/x/logs/test_a.py.1.1.log\n" in text
+
+
 def test_many_reasons_are_cut(make: Maker) -> None:
     unit = make.unit("a")
     run = make.run(unit)
@@ -91,7 +145,7 @@ def test_many_reasons_are_cut(make: Maker) -> None:
     names = [f"test_{number}" for number in range(20)]
     part.collected(*names)
     for number, name in enumerate(names):
-        part.test(name, "failed", why=f"E: {number // 2}")
+        part.test(name, "failed", longrepr=f"E: {number // 2}")
     part.end(exit_status=1)
     text = render(build(run.folder))
     assert "    - test_14, test_15\n        E: 7\n    and 4 more tests\n" in text

@@ -1,0 +1,47 @@
+"""What the stages hand to each other: frozen values, parsed once, with units in their names.
+
+Standard library only and good on Python 3.10, since the environment under test imports it too.
+Words are those of `docs/architecture.md`.
+"""
+
+from __future__ import annotations
+
+from hwmatrix.model.plan import Plan, Unit
+from hwmatrix.model.run import Device, Environment, Probe, RunSpec, Slot, TorchCheck
+from hwmatrix.model.table import (
+    BackendRow,
+    BudgetPolicy,
+    Disabled,
+    Matrix,
+    Registration,
+    RunnerConfig,
+    SessionName,
+    Suite,
+    Tier,
+    Variant,
+)
+from hwmatrix.model.words import Backend, Isolation, Outcome
+
+__all__ = [
+    "Backend",
+    "BackendRow",
+    "BudgetPolicy",
+    "Device",
+    "Disabled",
+    "Environment",
+    "Isolation",
+    "Matrix",
+    "Outcome",
+    "Plan",
+    "Probe",
+    "Registration",
+    "RunSpec",
+    "RunnerConfig",
+    "SessionName",
+    "Slot",
+    "Suite",
+    "Tier",
+    "TorchCheck",
+    "Unit",
+    "Variant",
+]
