@@ -1,11 +1,11 @@
 """What a process per file costs: this engine against one interpreter per file and against none.
 
-    python bench/engine/isolation.py [--files 40] [--slots 2] [--import torch] [--device]
+    PYTHONPATH=ci python -m bench.engine.isolation [--files 40] [--slots 2] [--import torch]
 
 Ways: `python file.py` one after another (what SGLang's `run_suite.py` does with each file);
 `pytest -n SLOTS --dist loadfile`, which isolates nothing; the engine with forks and with fresh
 interpreters. Each way runs the same files; the wall time includes everything from start to end.
-Run it with the interpreter that has torch, pytest, xdist and pytest-timeout; PYTHONPATH=ci.
+Run it from the project's root with an interpreter that has torch, pytest, xdist and pytest-timeout.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runs import run_spec, spec_of
+from bench.engine.runs import run_spec, spec_of
 
 from hwmatrix.model import Isolation
 

@@ -1,6 +1,6 @@
 """How close to ideal list scheduling the slots are kept busy, with estimates that are wrong.
 
-    python bench/engine/makespan.py [--files 60] [--slots 2] [--mean 0.5] [--seed 1]
+    PYTHONPATH=ci python -m bench.engine.makespan [--files 60] [--slots 2] [--mean 0.5] [--seed 1]
 
 Files sleep for a time drawn from a long-tailed distribution; the plan orders them by an estimate
 that is off by up to a factor of 3 either way. Ideal: list scheduling of the units' own durations,
@@ -21,7 +21,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runs import run_spec, spec_of
+from bench.engine.runs import run_spec, spec_of
 
 from hwmatrix import journal
 from hwmatrix.model import Isolation

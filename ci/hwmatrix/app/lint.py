@@ -23,7 +23,7 @@ def findings(place: Place, *, today: dt.date) -> tuple[tuple[Problem, ...], trut
     Raises:
         MatrixError: the table itself is not valid; nothing can be held against it then.
     """
-    facts = truth.read(place)
+    facts = truth.read(place, thorough=True)
     found: list[Problem] = [*facts.problems, *facts.scan.remarks, *facts.assignment.idle]
     found += registry.expired(facts.scan.registrations, today)
     found += [

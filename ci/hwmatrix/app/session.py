@@ -165,7 +165,7 @@ def _spec(
         fail_fast=fail_fast,
         max_failures=request.max_failures or (1 if fail_fast else 0),
         deadline_s=start_s + planning.deadline_s(plan, prepared.matrix, slots=len(slots)),
-        isolation=Isolation.SPAWN,
+        isolation=Isolation.FORK,
         preload=prepared.matrix.backends[plan.backend].preload,
         env=environment.env,
     )

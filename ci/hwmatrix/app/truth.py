@@ -47,15 +47,21 @@ class Truth:
         return tuple(stopping)
 
 
-def read(place: Place) -> Truth:
+def read(place: Place, *, thorough: bool = False) -> Truth:
     """Return what the project at `place` declares and registers.
+
+    `thorough` (lint) compiles every test file whole; planning stops at its last registration.
 
     Raises:
         MatrixError: the table is not valid.
     """
     table = matrix_stage.load(place.table)
     scan = registry.scan(
-        place.root, table.roots, table.python_files, cache=place.state / "cache" / "registry.json"
+        place.root,
+        table.roots,
+        table.python_files,
+        cache=place.state / "cache" / "registry.json",
+        thorough=thorough,
     )
     return Truth(matrix=table, scan=scan, assignment=planning.assign(scan.registrations, table))
 

@@ -1,8 +1,8 @@
 """Locks: every package of an environment but torch itself, with versions and hashes.
 
-A lock holds for all Python versions and machines at once. Torch and its companions are not in it:
-the table pins them, their index serves them, and a lock could name only the files that one machine
-has seen. What torch needs is in it.
+A lock holds for all Python versions and machines at once. What comes from torch's own index is not
+in it: the table pins it, and a lock could name only the files that one machine has seen. What torch
+needs is in it.
 """
 
 from __future__ import annotations
@@ -96,7 +96,9 @@ def lock(
     asked = state / "locks" / f"{variant.name}.in"
     passing = state / "locks" / f"{variant.name}.lock"
     asked.parent.mkdir(parents=True, exist_ok=True)
-    lines = [f"-r {start}", *_needs_of_torch(variant, environment)]
+    apart = pinning.from_torchs_index(variant)
+    ordinary = [pin for pin in pinning.pins(variant) if pin not in apart]
+    lines = [f"-r {start}", *ordinary, *_needs_of_torch(variant, environment)]
     asked.write_text("\n".join(lines) + "\n", encoding="utf-8")
     options = ("--universal", "--python-version", _OLDEST_PYTHON, "--generate-hashes")
     quiet = ("--no-header", "--no-annotate", "--quiet", "--upgrade")
@@ -108,7 +110,7 @@ def lock(
             "compile",
             *options,
             *quiet,
-            *(word for pin in pinning.pins(variant) for word in _not_in_it(pin)),
+            *(word for pin in apart for word in _not_in_it(pin)),
             str(asked),
             "--output-file",
             str(passing),
@@ -139,7 +141,7 @@ def _not_in_it(pin: str) -> tuple[str, str]:
 
 def _needs_of_torch(variant: Variant, environment: Environment) -> list[str]:
     """Return what the installed torch and companions require, without extras and each other."""
-    names = [pinning.named(pin) for pin in pinning.pins(variant)]
+    names = [pinning.named(pin) for pin in pinning.from_torchs_index(variant)]
     command = [environment.python, "-c", _ASK, *names]
     try:
         done = subprocess.run(

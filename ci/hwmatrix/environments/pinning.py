@@ -30,8 +30,17 @@ def named(requirement: str) -> str:
 
 
 def pins(variant: Variant) -> tuple[str, ...]:
-    """Return `torch==X+label` and the companions, which come from the same index."""
+    """Return `torch==X+label` and the companions: what nothing may replace."""
     return (f"torch=={variant.torch}", *variant.companions)
+
+
+def from_torchs_index(variant: Variant) -> tuple[str, ...]:
+    """Return the pins that the variant's own index serves: torch and all that have a local label.
+
+    A companion without one (torch-npu) is an ordinary package: pinned, from the default index.
+    """
+    torch, *companions = pins(variant)
+    return (torch, *(pin for pin in companions if "+" in pin))
 
 
 def constraint_lines(variant: Variant, files: Mapping[str, str]) -> tuple[str, ...]:

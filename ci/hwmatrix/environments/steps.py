@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from hwmatrix.environments.pinning import normal, pins
+from hwmatrix.environments.pinning import from_torchs_index, normal, pins
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -82,7 +82,7 @@ def torch_source(
     index, replaced_by = torch_index(variant, env)
     for link in () if replaced_by else settings.find_links:
         folder = Path(link.removeprefix("file://"))
-        if "://" not in link.removeprefix("file://") and _holds(folder, pins(variant), python):
+        if "://" not in link.removeprefix("file://") and _holds(folder, from_torchs_index(variant), python):
             return TorchSource(links=str(folder))
     return TorchSource(index=index)
 
@@ -141,7 +141,7 @@ def plan(
     else:
         venv = (base_python, "-m", "venv", str(folder))
         install = (python, "-m", "pip", "install")
-    name, wanted = variant.name, pins(variant)
+    name, wanted = variant.name, from_torchs_index(variant)
     torch_command: tuple[str, ...]
     torch_env: dict[str, str] = {}
     rest: tuple[str, ...]
@@ -151,7 +151,7 @@ def plan(
     else:
         torch_command = (*install, *wanted)
         torch_env = {**_network(installer, settings), **_index(installer, source.index)}
-    rest = ("--constraint", str(constraints), "--requirement", str(requirements), *wanted)
+    rest = ("--constraint", str(constraints), "--requirement", str(requirements), *pins(variant))
     what = f"{requirements.name}, with torch held at {variant.torch}"
     if lock:
         rest = ("--no-deps", "--require-hashes", "--requirement", str(lock))

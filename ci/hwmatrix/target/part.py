@@ -165,9 +165,10 @@ class Part:
         self._pytest_status = event["status"]
 
     def _write_report(self, kind: str, data: Mapping[str, Any]) -> None:
-        # Plugins that serialise reports of their own kind (subtests) name it their own way.
-        rest = {key: value for key, value in data.items() if key != "$report_type"}
-        kind = data.get("$report_type") or data.get("_report_type") or kind
+        # Subtests name their kind in a key of their own; one name serves the readers.
+        names = ("$report_type", "_report_type")
+        rest = {key: value for key, value in data.items() if key not in names}
+        kind = next((str(data[name]) for name in names if name in data), kind)
         self._journal.write(kind, **{**rest, **self.keys})
 
 

@@ -75,10 +75,13 @@ class Engine:
     def __init__(self, folder: Path) -> None:
         self.root = folder / "project"
         self.folder = folder / "run"
+        self.scratch = folder / "scratch"
         self.root.mkdir()
+        self.scratch.mkdir()
         self.env = {
             **{k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")},
             MARKER: str(self.folder),
+            "TMPDIR": str(self.scratch),
             "PYTHONPATH": CORE,
             # A second and more at each exit of a child.
             "PYTEST_ADDOPTS": "-p no:hypothesispytest",
@@ -192,11 +195,19 @@ class Engine:
                 continue
         return found
 
+    def pids_of(self, *words: str) -> list[int]:
+        """The processes whose command line holds all `words`."""
+        return [p for p, c in self.processes().items() if all(word in c for word in words)]
+
     def pid_of(self, *words: str) -> int:
         """The one process whose command line holds all `words`."""
-        found = {p: c for p, c in self.processes().items() if all(word in c for word in words)}
-        assert len(found) == 1, found
-        return next(iter(found))
+        found = self.pids_of(*words)
+        assert len(found) == 1, self.processes()
+        return found[0]
+
+    def temporaries(self) -> list[Path]:
+        """What is left in the folder for temporary files."""
+        return list(self.scratch.iterdir())
 
     def worker(self, name: str) -> int:
         """The pid of a worker, which names its journal."""

@@ -41,9 +41,9 @@ class FakeNvml(nvml.Nvml):
         elif name == "nvmlDeviceGetMigDeviceHandleByIndex":
             if arguments[1].value == 0:
                 return NOT_FOUND
-            out.value = 100 + arguments[1].value  # type: ignore[union-attr] - the handle to fill
+            arguments[2]._obj.value = 100 + arguments[1].value
         elif name == "nvmlDeviceGetHandleByIndex_v2":
-            out.value = 1 + arguments[0].value  # type: ignore[union-attr] - the handle to fill
+            arguments[1]._obj.value = 1 + arguments[0].value
         elif out is not None:
             out.value = {"nvmlSystemGetCudaDriverVersion_v2": 12080}.get(name, 2)
         return 0

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import subprocess
 import sys
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from hwmatrix.environments import asking
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 INIT = """
 from torch import cuda, version
@@ -80,7 +83,7 @@ def test_a_torch_that_does_not_import(torch: Path) -> None:
 
 @pytest.mark.usefixtures("torch")
 def test_no_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asking.importlib.util, "find_spec", lambda _name: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
     assert asking.main({"quick": True})["error"] == "No module named 'torch'"
 
 

@@ -44,7 +44,7 @@ VARIANTS = (
     variant(Backend.CUDA, "cuda-13.0", "2.11.0+cu130", "cu130", toolkit="13.0"),
     ROCM,
     variant(Backend.XPU, "xpu", "2.11.0+xpu", "xpu"),
-    variant(Backend.NPU, "npu", "2.9.0+cpu", "cpu"),
+    variant(Backend.NPU, "npu", "2.13.0+cpu", "cpu", companions=("torch-npu==2.13.0",)),
 )
 PLAIN = PipSettings()
 RICH = PipSettings(
@@ -236,6 +236,7 @@ def test_a_requirement_line_names(line: str) -> None:
 
 
 def test_pins_name_companions_too() -> None:
-    bare = replace(ROCM, companions=())
-    assert pinning.pins(bare) == ("torch==2.11.0+rocm7.2",)
-    assert len(pinning.pins(ROCM)) == 2
+    assert pinning.pins(replace(ROCM, companions=())) == ("torch==2.11.0+rocm7.2",)
+    assert pinning.pins(ROCM) == pinning.from_torchs_index(ROCM)
+    assert pinning.pins(VARIANTS[-1]) == ("torch==2.13.0+cpu", "torch-npu==2.13.0")
+    assert pinning.from_torchs_index(VARIANTS[-1]) == ("torch==2.13.0+cpu",)

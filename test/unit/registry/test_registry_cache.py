@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import time
 import zlib
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -156,6 +158,12 @@ DAMAGE: dict[str, Callable[[bytes], bytes]] = {
 }
 
 
+class Nowhere:
+    """A class whose module lies in a zip file."""
+
+    __module__ = "hwmatrix_in_a_zip_file"
+
+
 def signed(body: bytes) -> bytes:
     return b"%08x\n" % zlib.crc32(body) + body
 
@@ -196,6 +204,16 @@ def test_another_reader_reads_anew(look: Look, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(cache_module, "_fingerprint", lambda: "another")
     assert look().reused == 0
     assert look().reused == 4
+
+
+def test_a_reader_whose_source_is_not_to_be_had_reuses_nothing(
+    look: Look, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = ModuleType(Nowhere.__module__)
+    module.__file__ = "hwmatrix.zip/hwmatrix/model.py"
+    monkeypatch.setitem(sys.modules, Nowhere.__module__, module)
+    monkeypatch.setattr(cache_module, "_MADE_OF", (Nowhere,))
+    assert [look().reused for _ in range(2)] == [0, 0]
 
 
 def test_a_cache_that_cannot_be_written_is_done_without(look: Look, tree: Path) -> None:

@@ -87,7 +87,7 @@ def test_no_unit_is_handed_out_once_the_run_is_to_stop() -> None:
 
 
 def test_a_dead_worker_names_its_unit_and_is_replaced() -> None:
-    scheduler, (one, two), _ = started(2)
+    scheduler, (one, _two), _ = started(2)
     assert scheduler.remove_node(one) == "a"
     assert [node.gateway.id for node in scheduler.nodes] == ["gw1"]
     new = Worker("gw2")

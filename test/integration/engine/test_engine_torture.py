@@ -1,0 +1,278 @@
+"""Tests that misbehave: each is named for what it did, nothing is left of it, the others pass.
+
+`HWMATRIX_TORTURE=20` in the environment runs each case that often (the `torture` session).
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import socket
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hwmatrix.model import Isolation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
+    from test.integration.engine.conftest import Engine, Result
+
+ROUNDS = range(int(os.environ.get("HWMATRIX_TORTURE", "1")))
+
+GOOD = "def test_good():\n    pass\n"
+
+IGNORES_SIGTERM = """
+    import signal
+    import time
+
+    def test_bad():
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGALRM):
+            signal.signal(number, signal.SIG_IGN)
+        while True:
+            time.sleep(1)
+"""
+
+DAEMON = """
+    import os
+    import socket
+    import time
+
+    def test_bad():
+        listening = socket.create_server(("127.0.0.1", 0))
+        with open("port", "w") as stream:
+            stream.write(str(listening.getsockname()[1]))
+        if os.fork() == 0:
+            os.setsid()
+            if os.fork():
+                os._exit(0)
+            while True:  # holds the port and the pipe of the log
+                time.sleep(1)
+        os.wait()
+"""
+
+BLOCKS_SIGNALS = """
+    import ctypes
+    import signal
+
+    def test_bad():
+        signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))
+        ctypes.PyDLL(None).pause()
+"""
+
+MEMORY_BOMB = """
+    import resource
+
+    def test_bad():
+        limit = 1 << 30
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+        held = []
+        while True:
+            held.append(bytearray(16 << 20))
+"""
+
+MUCH_OUTPUT = """
+    import os
+
+    def test_bad():
+        line = b"x" * 99 + b"\\n"
+        block = line * 10_000
+        for _ in range(200):
+            os.write(2, block)
+        os.write(2, b"the very end\\n")
+"""
+
+FORK_BOMB = """
+    import os
+    import signal
+    import time
+
+    def test_bad():
+        for number in range(50):
+            if os.fork() == 0:
+                os.setsid()
+                signal.signal(signal.SIGTERM, signal.SIG_IGN)
+                while True:
+                    time.sleep(1)
+"""
+
+CLOSES_DESCRIPTORS = """
+    import os
+
+    def test_bad():
+        os.closerange(0, 11)
+
+    def test_after():
+        pass
+"""
+
+CHANGES_EVERYTHING = """
+    import os
+    import shutil
+
+    def test_bad(tmp_path):
+        os.chdir(tmp_path)
+        shutil.rmtree(tmp_path)
+        os.environ.clear()
+        os.umask(0o777)
+        assert False
+"""
+
+FORKS_INTO_PYTEST = """
+    import os
+
+    def test_bad():
+        if os.fork():
+            os.wait()
+
+    def test_after():
+        pass
+"""
+
+KILLS_ITS_GROUP = """
+    import os
+    import signal
+
+    def test_bad():
+        os.killpg(0, signal.SIGKILL)
+"""
+
+
+def budget(result: Result, engine: Engine) -> None:
+    end = result.end("test_bad.py")
+    assert (end["cause"], end["test"]) == ("budget", "test_bad.py::test_bad")
+    (expired,) = result.of("UnitExpired")
+    assert end["time"] - expired["time"] < 5
+    assert engine.folder.exists()
+
+
+def passed(result: Result, engine: Engine) -> None:
+    assert result.end("test_bad.py")["cause"] == "finished"
+    assert result.tests("test_bad.py")["test_bad"] == "passed"
+    assert engine.folder.exists()
+
+
+def daemon_is_gone(result: Result, engine: Engine) -> None:
+    passed(result, engine)
+    assert result.end("test_bad.py")["killed"] == 1
+    port = int((engine.root / "port").read_text())
+    with socket.socket() as probe:
+        assert probe.connect_ex(("127.0.0.1", port)) != 0
+
+
+def failed(result: Result, engine: Engine) -> None:
+    assert result.end("test_bad.py")["cause"] == "finished"
+    assert result.tests("test_bad.py")["test_bad"] == "failed"
+    assert engine.folder.exists()
+
+
+def log_is_capped(result: Result, engine: Engine) -> None:
+    passed(result, engine)
+    log = engine.folder / result.of("UnitStart", "test_bad.py")[0]["log"]
+    assert log.stat().st_size < 4 << 20
+    text = log.read_text()
+    assert "bytes cut" in text
+    assert "the very end" in text
+
+
+def fifty_are_gone(result: Result, engine: Engine) -> None:
+    passed(result, engine)
+    assert result.end("test_bad.py")["killed"] == 50
+
+
+def goes_on(result: Result, engine: Engine) -> None:
+    assert result.accounted() == ["test_bad.py", "test_good.py"]
+    tests = result.tests("test_bad.py")
+    assert tests.get("test_after") == "passed"
+    assert engine.folder.exists()
+
+
+def once_only(result: Result, engine: Engine) -> None:
+    passed(result, engine)
+    reports = [r["nodeid"] for r in result.of("TestReport", "test_bad.py") if r["when"] == "call"]
+    assert sorted(reports) == ["test_bad.py::test_after", "test_bad.py::test_bad"]
+
+
+def killed(result: Result, engine: Engine) -> None:
+    end = result.end("test_bad.py")
+    assert (end["cause"], end["signal"], end["test"]) == ("crashed", 9, "test_bad.py::test_bad")
+    assert engine.folder.exists()
+
+
+CASES: Mapping[str, tuple[str, Callable[[Result, Engine], None], Mapping[str, Any]]] = {
+    "ignores SIGTERM": (IGNORES_SIGTERM, budget, {"budget_s": 4.0}),
+    "daemon holding a port": (DAEMON, daemon_is_gone, {}),
+    "blocks all signals in C": (BLOCKS_SIGNALS, budget, {"budget_s": 4.0}),
+    "memory bomb under a limit": (MEMORY_BOMB, failed, {}),
+    "200 MB of output": (MUCH_OUTPUT, log_is_capped, {"options": ("-s",)}),
+    "fork bomb of 50": (FORK_BOMB, fifty_are_gone, {}),
+    "closes descriptors 0 to 10": (CLOSES_DESCRIPTORS, goes_on, {}),
+    "changes directory and environment": (CHANGES_EVERYTHING, failed, {}),
+    "forks and returns into pytest": (FORKS_INTO_PYTEST, once_only, {}),
+    "kills its process group": (KILLS_ITS_GROUP, killed, {}),
+}
+
+
+@pytest.mark.parametrize("turn", ROUNDS)
+@pytest.mark.parametrize("case", CASES)
+def test_bad_file_harms_nobody_else(engine: Engine, case: str, turn: int) -> None:
+    del turn
+    text, check, settings = CASES[case]
+    bad, good = engine.write(bad=text, good=GOOD)
+    limits = {key: value for key, value in settings.items() if key != "options"}
+    result = engine.run(engine.unit(bad, **limits), good, pytest_args=settings.get("options", ()))
+    check(result, engine)
+    assert result.tests(good) == {"test_good": "passed"}
+    assert result.accounted() == [bad, good]
+    assert not list(engine.temporaries())
+
+
+STEADY = """
+    import time
+
+    import pytest
+
+    @pytest.mark.parametrize("number", range(20))
+    def test_steady(number):
+        time.sleep(0.1)
+"""
+
+
+@pytest.mark.parametrize("turn", ROUNDS)
+@pytest.mark.parametrize("victim", ["guard", "supervisor", "controller", "worker", "server"])
+def test_kill_at_a_random_moment(engine: Engine, victim: str, turn: int) -> None:
+    """No process is left, every unit has an end or was never begun, the journal is whole."""
+    engine.isolation = random.choice(list(Isolation))
+    units = engine.write(**{f"file{index}": STEADY for index in range(4)})
+    guard = engine.start(engine.spec(*units, slots=2))
+    moment = random.Random(f"{victim}{turn}").uniform(0.5, 6.0)
+    print(f"SIGKILL to {victim} after {moment:.2f} s")
+    time.sleep(moment)
+    words = {
+        "supervisor": ("hwmatrix.supervise",),
+        "controller": ("-m pytest", "hwmatrix.target.plugin"),
+        "server": ("hwmatrix.target server",),
+    }
+    if victim == "guard":
+        pids = [guard.pid]
+    elif victim == "worker":
+        pids = [int(p.stem.partition("-")[2]) for p in engine.folder.glob("journal/gw*.jsonl")]
+    else:
+        pids = engine.pids_of(*words[victim])
+    for pid in pids[:1]:
+        os.kill(pid, signal.SIGKILL)
+    result = engine.finish(guard)
+    assert not result.of("Torn")
+    if victim != "supervisor" or not pids:
+        assert result.accounted() == sorted(units)
+        assert len(result.of("RunEnd")) == 1
+    if victim in {"worker", "server"}:
+        hurt = {end["unit"] for end in result.of("UnitEnd") if end["cause"] == "crashed"}
+        assert len(hurt) <= 1
+        for unit in set(units) - hurt:
+            assert set(result.tests(unit).values()) == {"passed"}
+            assert len(result.tests(unit)) == 20
