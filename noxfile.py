@@ -19,14 +19,20 @@ nox.options.reuse_existing_virtualenvs = True
 nox.options.sessions = ["lint", "tests"]
 
 PACKAGE_PATH = {"PYTHONPATH": str(ROOT / "ci")}
+TORCH = "torch==2.13.0+cpu"
+TORCH_INDEX = "https://download.pytorch.org/whl/cpu"
 
 
 @nox.session
 def tests(session: nox.Session) -> None:
     """The tests of hwmatrix, with coverage of the package (add pytest's arguments after --)."""
-    session.install("-r", "requirements/tests.txt")
+    # The CPU build alone, from its own index or a find-links folder; its needs come from pip's
+    # usual index in the second step, which finds torch in place.
+    session.install("--no-deps", "--retries", "1", "--index-url", TORCH_INDEX, TORCH)
+    session.install(TORCH, "-r", "requirements/tests.txt")
     session.run("coverage", "erase")
-    session.run("coverage", "run", "-m", "pytest", *session.posargs, env=PACKAGE_PATH)
+    workers = [] if session.posargs else ["-n", "2"]
+    session.run("coverage", "run", "-m", "pytest", *workers, *session.posargs, env=PACKAGE_PATH)
     session.run("coverage", "combine", "--quiet")
     floor = [] if session.posargs else ["--fail-under=95"]
     session.run("coverage", "report", *floor)
