@@ -36,8 +36,10 @@ import os
 import time
 from typing import TYPE_CHECKING
 
+from hwmatrix.redact import redact_plain
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
 FOLDER = "journal"
@@ -46,8 +48,14 @@ FOLDER = "journal"
 class Journal:
     """Appends lines to one writer's file; `OSError` (a full disk) goes to the caller."""
 
-    def __init__(self, run_folder: Path, writer: str) -> None:
-        """Open `<run_folder>/journal/<writer>.jsonl` for appending, making the folder."""
+    def __init__(
+        self, run_folder: Path, writer: str, *, redact: Callable[[str], str] = str
+    ) -> None:
+        """Open `<run_folder>/journal/<writer>.jsonl` for appending, making the folder.
+
+        `redact` takes secrets out of each line before it is written (see redact.py).
+        """
+        self._redact = redact
         folder = run_folder / FOLDER
         folder.mkdir(parents=True, exist_ok=True)
         self.path = folder / f"{writer}.jsonl"
@@ -57,7 +65,9 @@ class Journal:
     def write(self, kind: str, /, **keys: object) -> None:
         """Append one line; it is with the operating system when this returns."""
         line = {"$report_type": kind, "time": round(time.time(), 6), **keys}
-        data = (json.dumps(line, default=repr) + "\n").encode("utf-8", "backslashreplace")
+        # Plain values first, so that masks reach every string and no key.
+        plain = redact_plain(json.loads(json.dumps(line, default=repr)), self._redact)
+        data = (json.dumps(plain) + "\n").encode("utf-8", "backslashreplace")
         view = memoryview(data)
         while view:
             view = view[os.write(self._descriptor, view) :]

@@ -27,8 +27,9 @@ class Platform:
     """One backend: where tensors live and what its torch build can do.
 
     `sdpa` maps a kernel of scaled_dot_product_attention to the dtypes that it takes, or to the
-    reason why the backend lacks it; `attention` maps an implementation of transformers to the package
-    that it needs beside them, to nothing, or to a reason that begins with "no ". `fp8_storage` are the 8-bit formats that casts are tested in;
+    reason why the backend lacks it. `attention` maps an implementation of transformers to the
+    package that it needs beside them, to nothing, or to a reason that begins with "no ";
+    `decode_attention` holds what differs from that in decode. `fp8_storage` are the 8-bit formats that casts are tested in;
     `fp8_matmul` is the one that the matrix unit multiplies, or empty with `no_fp8_matmul` as the
     reason. `collectives` is the torch.distributed back end. `must_have` are the operators whose
     absence is a fault; others are looked for in the torch at hand (`missing_kernel`).
@@ -46,6 +47,7 @@ class Platform:
     no_grouped_mm: str = ""
     must_have: tuple[str, ...] = ()
     attention: Mapping[str, str] = field(default_factory=lambda: {"eager": "", "sdpa": ""})
+    decode_attention: Mapping[str, str] = field(default_factory=dict)
 
 
 # AMD's gfx942 (MI300X, MI325X) multiplies the "fnuz" formats, gfx950 (MI350X, MI355X) OCP's.
@@ -73,6 +75,9 @@ PLATFORMS: Mapping[str, Platform] = {
             "sdpa": "",
             "flex_attention": "",
             "flash_attention_2": "no flash attention for CPU",
+        },
+        decode_attention={
+            "flex_attention": "no flex decode on a CPU: each length is compiled anew (180 s)"
         },
         fp8_storage=FP8,
         fp8_matmul="float8_e4m3fn",
@@ -166,9 +171,11 @@ def missing_kernel(operator: str) -> str:
     return f"torch {torch.__version__} has no {operator} for {BACKEND}"
 
 
-def why_no_attention(name: str) -> str:
+def why_no_attention(name: str, *, decode: bool = False) -> str:
     """Return why transformers' attention `name` cannot run here, or nothing where it must."""
     needs = PLATFORM.attention[name]
+    if decode:
+        needs = PLATFORM.decode_attention.get(name, needs)
     if needs.startswith("no "):
         return needs
     if needs and importlib.util.find_spec(needs) is None:

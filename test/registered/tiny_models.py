@@ -40,7 +40,7 @@ def qwen3(dtype: torch.dtype = torch.float32, device: str = DEVICE, *, attention
 
 
 def gpt_oss(dtype: torch.dtype = torch.float32, device: str = DEVICE):
-    """Return a GPT-OSS mixture of eight experts with a sliding window of 32 in every other layer."""
+    """Return a GPT-OSS mixture of eight experts; every other layer sees a window of 32 tokens."""
     from transformers import GptOssConfig, GptOssForCausalLM
 
     config = GptOssConfig(

@@ -11,6 +11,7 @@ import pytest
 
 from hwmatrix import runfolder
 from hwmatrix.journal import Journal
+from hwmatrix.redact import redactor
 from hwmatrix.target.scheduler import ListScheduler, Node
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ class Controller:
     def __init__(self, spec: RunSpec) -> None:
         self._spec = spec
         self._folder = Path(spec.folder)
-        self._journal = Journal(self._folder, "controller")
+        self._journal = Journal(self._folder, "controller", redact=redactor(os.environ))
         self._scheduler = ListScheduler(self._stopping)
         self._failures = 0
         self._limit = 1 if spec.fail_fast else spec.max_failures

@@ -19,6 +19,7 @@ import pytest
 
 from hwmatrix import runfolder
 from hwmatrix.journal import Journal
+from hwmatrix.redact import redactor
 from hwmatrix.target.relay import Relay
 
 if TYPE_CHECKING:
@@ -62,7 +63,9 @@ class Worker:
             worker_input={k: v for k, v in worker_input.items() if k != "mainargv"},
             env=os.environ,
             temporary=Path(os.environ[runfolder.TEMPORARY]),
-            journal=Journal(Path(spec.folder), f"{name}-{os.getpid()}"),
+            journal=Journal(
+                Path(spec.folder), f"{name}-{os.getpid()}", redact=redactor(os.environ)
+            ),
             sink=self._carrier,
         )
 

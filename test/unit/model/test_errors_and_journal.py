@@ -6,6 +6,7 @@ import pytest
 
 from hwmatrix import errors, journal
 from hwmatrix.model import Backend, BudgetPolicy
+from hwmatrix.redact import redactor
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -77,7 +78,19 @@ def test_a_full_disk_is_the_callers_to_know() -> None:
 
     writer = journal.Journal.__new__(journal.Journal)
     writer.path = Path("/dev/full")
+    writer._redact = str
     writer._descriptor = os.open("/dev/full", os.O_WRONLY)
     with pytest.raises(OSError, match="No space left"):
         writer.write("UnitStart")
     writer.close()
+
+
+def test_secrets_never_reach_the_journal(tmp_path: Path) -> None:
+    secret = "s3cr3t-value"
+    writer = journal.Journal(tmp_path, "gw0", redact=redactor({"HF_TOKEN": secret}))
+    writer.write("TestReport", longrepr={"text": f"assert '{secret}' == 1"}, unit="a")
+    writer.close()
+    assert secret not in writer.path.read_text()
+    (line,) = journal.read(tmp_path)
+    assert line["longrepr"] == {"text": "assert '***' == 1"}
+    assert line["unit"] == "a"
