@@ -54,6 +54,19 @@ def parser() -> argparse.ArgumentParser:
     commands = made.add_subparsers(dest="command", required=True, metavar="COMMAND")
     session = commands.add_parser("session", help="run one session", add_help=False)
     session.add_argument("rest", nargs=argparse.REMAINDER)
+    gate = commands.add_parser("gate", help="what an event of CI starts, and why", add_help=False)
+    gate.add_argument("rest", nargs=argparse.REMAINDER)
+    matrix = commands.add_parser("matrix", help="chosen sessions as the jobs of a CI engine")
+    matrix.add_argument("session", nargs="*", help="sessions, where there is no decision")
+    matrix.add_argument("--decision", metavar="FILE", help="what `hwmatrix gate --json` printed")
+    matrix.add_argument("--engine", default="github", choices=("github", "plain"))
+    matrix.add_argument("--json", action="store_true", help="JSON on standard output")
+    workflow = commands.add_parser("workflow", help="write .github/workflows from the table")
+    workflow.add_argument("--check", action="store_true", help="only tell what differs")
+    finish = commands.add_parser("finish", help="one verdict from the reports of all machines")
+    finish.add_argument("report", nargs="*", help="report.json, or folders that hold some")
+    finish.add_argument("--decision", metavar="FILE", help="what was to run; see `matrix`")
+    finish.add_argument("--json", action="store_true", help="JSON on standard output")
     for name, text in (
         ("lint", "everything wrong with table and registrations"),
         ("list", "sessions, suites, files, minutes, devices"),
@@ -74,7 +87,13 @@ def dispatch(arguments: Sequence[str], place: Place) -> int:
     """
     if arguments and arguments[0] == "session":
         return _session(arguments[1:], place)
+    if arguments and arguments[0] == "gate":
+        from hwmatrix.app import gate
+
+        return gate.run(arguments[1:], place)
     options = parser().parse_args(arguments)
+    if options.command in {"matrix", "workflow", "finish"}:
+        return _ci(options, place)
     if options.command == "lint":
         from hwmatrix.app import lint
 
@@ -89,13 +108,38 @@ def dispatch(arguments: Sequence[str], place: Place) -> int:
 
 
 def _session(arguments: Sequence[str], place: Place) -> int:
-    from hwmatrix.app import request, session
+    from hwmatrix.app import jobpart, request, session
 
     unwind_on_signals(dict(place.env))
+    job = jobpart.job_part(place)
     asked = request.parse(
-        arguments, exists=lambda name: any((b / name).exists() for b in (place.root, place.cwd))
+        [*arguments, *job.words],
+        exists=lambda name: any((b / name).exists() for b in (place.root, place.cwd)),
+        env=job.place.env,
     )
-    return session.run(asked, place)
+    return session.run(asked, job.place, announce=job.announce)
+
+
+def _ci(options: argparse.Namespace, place: Place) -> int:
+    decision = Path(options.decision) if getattr(options, "decision", None) else None
+    if options.command == "finish":
+        from hwmatrix.app import finish
+
+        reports = [Path(name) for name in options.report]
+        return finish.run(place, reports=reports, decision=decision, as_json=options.json)
+    if options.command == "workflow":
+        from hwmatrix.app import workflow
+
+        return workflow.run(place, check=options.check)
+    from hwmatrix.app import ci
+
+    return ci.run_matrix(
+        place,
+        names=options.session,
+        decision=decision,
+        engine=options.engine,
+        as_json=options.json,
+    )
 
 
 def _run_folder(name: str, place: Place) -> Path:

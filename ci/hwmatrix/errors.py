@@ -153,6 +153,20 @@ class AssetError(HwMatrixError):
     kind = "asset"
 
 
+class GateError(HwMatrixError):
+    """Which sessions an event starts cannot be told; nothing is started, and CI is red."""
+
+    exit_code = 15
+    kind = "gate"
+
+
+class JobsError(HwMatrixError):
+    """The jobs of CI cannot be made: over the engine's limits, or no machine for one of them."""
+
+    exit_code = 16
+    kind = "jobs"
+
+
 def close_match(name: str, allowed: Sequence[str], *, cutoff: float = 0.6) -> str:
     """Return `Did you mean 'x'?` for the nearest of `allowed`, or an empty string.
 

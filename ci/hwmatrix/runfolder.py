@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
+    from hwmatrix.model import RunSpec, Unit
+
 PLAN = "plan.json"
 STOP = "stop"
 LOGS = "logs"
@@ -61,6 +63,11 @@ def request_stop(folder: Path, reason: str) -> bool:
     return True
 
 
+def forget_stop(folder: Path) -> None:
+    """Take back the request to stop of an earlier part of the run."""
+    (folder / STOP).unlink(missing_ok=True)
+
+
 def stop_reason(folder: Path) -> str | None:
     """Return why the run is to stop, or None while it goes on."""
     try:
@@ -84,10 +91,14 @@ class OpenPart:
 
 @dataclass(frozen=True)
 class Accounts:
-    """What the journal says of the units: those that ended or were given up, and those open."""
+    """What the journal says of the units: those that ended or were given up, and those open.
+
+    `attempts` is the latest attempt of each unit that was begun.
+    """
 
     closed: frozenset[str]
     open: tuple[OpenPart, ...]
+    attempts: Mapping[str, int]
 
 
 def accounts(lines: Iterable[Mapping[str, object]]) -> Accounts:
@@ -112,7 +123,11 @@ def accounts(lines: Iterable[Mapping[str, object]]) -> Accounts:
             parts[key] = _running(parts[key], None)
     still = tuple(part for key, part in parts.items() if key not in ended)
     open_units = {part.unit for part in still}
-    return Accounts(closed=frozenset({key[0] for key in ended} - open_units | given_up), open=still)
+    attempts: dict[str, int] = {}
+    for unit, attempt, _ in [*parts, *ended]:
+        attempts[unit] = max(attempt, attempts.get(unit, 0))
+    closed = frozenset({key[0] for key in ended} - open_units | given_up)
+    return Accounts(closed=closed, open=still, attempts=attempts)
 
 
 def _opened(key: tuple[str, int, int], line: Mapping[str, object]) -> OpenPart:
@@ -129,6 +144,11 @@ def _opened(key: tuple[str, int, int], line: Mapping[str, object]) -> OpenPart:
 
 def _running(part: OpenPart, test: str | None) -> OpenPart:
     return OpenPart(**{**part.__dict__, "running": test})
+
+
+def units_to_run(spec: RunSpec) -> tuple[Unit, ...]:
+    """Return the units of this machine that no earlier part of the run settled, in order."""
+    return tuple(unit for unit in spec.plan.mine if unit.id not in spec.done)
 
 
 def end_keys(part: OpenPart, *, cause: str, tail: str, now: float) -> dict[str, object]:

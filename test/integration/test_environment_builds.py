@@ -418,6 +418,14 @@ def test_a_torn_build_is_never_used(world: World) -> None:
     assert not (Path(first.folder) / "left-over").exists()
 
 
+def test_an_environment_whose_interpreter_is_gone_is_built_anew(world: World) -> None:
+    first = world.make(world.env(FAST))
+    python = Path(first.python)
+    python.unlink()
+    python.symlink_to(world.root / "removed")
+    assert not world.make(world.env(FAST)).reused
+
+
 def test_two_sessions_build_one_environment(world: World) -> None:
     made: list[Environment] = []
     env = world.env(FAST)

@@ -29,10 +29,11 @@ class Platform:
     `sdpa` maps a kernel of scaled_dot_product_attention to the dtypes that it takes, or to the
     reason why the backend lacks it. `attention` maps an implementation of transformers to the
     package that it needs beside them, to nothing, or to a reason that begins with "no ";
-    `decode_attention` holds what differs from that in decode. `fp8_storage` are the 8-bit formats that casts are tested in;
-    `fp8_matmul` is the one that the matrix unit multiplies, or empty with `no_fp8_matmul` as the
-    reason. `collectives` is the torch.distributed back end. `must_have` are the operators whose
-    absence is a fault; others are looked for in the torch at hand (`missing_kernel`).
+    `decode_attention` holds what differs from that in decode. `fp8_storage` are the 8-bit formats
+    that casts are tested in; `fp8_matmul` is the one that the matrix unit multiplies, or empty with
+    `no_fp8_matmul` as the reason. `collectives` is the torch.distributed back end. `must_have` are
+    the operators whose absence is a fault; others are looked for in the torch at hand
+    (`missing_kernel`).
     """
 
     backend: str

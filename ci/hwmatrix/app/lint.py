@@ -7,7 +7,7 @@ import datetime as dt
 import json
 from typing import TYPE_CHECKING
 
-from hwmatrix import registry
+from hwmatrix import gate, registry
 from hwmatrix.app import truth
 from hwmatrix.errors import Problem
 
@@ -25,6 +25,7 @@ def findings(place: Place, *, today: dt.date) -> tuple[tuple[Problem, ...], trut
     """
     facts = truth.read(place, thorough=True)
     found: list[Problem] = [*facts.problems, *facts.scan.remarks, *facts.assignment.idle]
+    found += gate.unreached(facts.matrix)
     found += registry.expired(facts.scan.registrations, today)
     found += [
         Problem(

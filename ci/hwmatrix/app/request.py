@@ -7,10 +7,11 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
+from hwmatrix.app.shards import shard_of
 from hwmatrix.errors import UsageError, close_match
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 # Options of pytest and its usual plugins whose value is a word of its own. Any other unknown
 # option is taken as a flag, or as `--option=value`.
@@ -132,7 +133,12 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("name", metavar="NAME", help="a session: see `python -m hwmatrix list`")
     made.add_argument("--suite", action="append", default=[], help="only this suite (repeatable)")
-    made.add_argument("--shard", type=_shard, default=(1, 1), metavar="I/N", help="the I-th of N")
+    made.add_argument(
+        "--shard",
+        type=_shard,
+        metavar="I/N",
+        help="the I-th of N (else as Slurm ... says)",
+    )
     made.add_argument("--plan", action="store_true", help="print the plan and stop")
     made.add_argument("--json", action="store_true", help="JSON on standard output")
     made.add_argument(
@@ -149,8 +155,15 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
-def parse(arguments: Sequence[str], *, exists: Callable[[str], bool]) -> SessionRequest:
+def parse(
+    arguments: Sequence[str],
+    *,
+    exists: Callable[[str], bool],
+    env: Mapping[str, str] | None = None,
+) -> SessionRequest:
     """Return the request that `arguments` spell; `exists` tells whether a path is there.
+
+    `env` may say which shard this is: see `shards.py`.
 
     Raises:
         UsageError: an option is unknown, contradicts another, or belongs to the engine.
@@ -162,11 +175,12 @@ def parse(arguments: Sequence[str], *, exists: Callable[[str], bool]) -> Session
         raise UsageError("--continue-on-error contradicts -x/--maxfail; give one of them.")
     if known.overlay and not known.no_venv:
         raise UsageError("--overlay belongs to --no-venv: an environment of its own needs none.")
+    shard, shards = shard_of(known.shard, env or {})
     return SessionRequest(
         name=known.name,
         suites=tuple(known.suite),
-        shard=known.shard[0],
-        shards=known.shard[1],
+        shard=shard,
+        shards=shards,
         plan_only=known.plan,
         json=known.json,
         continue_on_error=known.continue_on_error,

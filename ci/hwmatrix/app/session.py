@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 from hwmatrix import backends, environments, planning, supervise
 from hwmatrix import matrix as matrix_stage
-from hwmatrix.app import screen, truth
+from hwmatrix.app import origin, screen, truth
 from hwmatrix.errors import RetiredVariantError, RunFolderError
 from hwmatrix.model import Isolation, RunSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from hwmatrix.app.place import Place
     from hwmatrix.app.request import SessionRequest
@@ -65,8 +65,12 @@ def _from_root(path: str, place: Place) -> str:
     return Path(os.path.relpath(base / name, place.root)).as_posix() + mark + rest
 
 
-def run(request: SessionRequest, place: Place) -> int:
+def run(
+    request: SessionRequest, place: Place, *, announce: Callable[[Path], None] | None = None
+) -> int:
     """Return the exit status: 0 for a green verdict, 1 for a red one.
+
+    `announce` is told the run's folder before anything runs in it.
 
     Raises:
         HwMatrixError: what stopped the session before anything ran; its class has the status.
@@ -94,10 +98,10 @@ def run(request: SessionRequest, place: Place) -> int:
         cores=backends.usable_cores(),
     )
     environment = _environment(request, variant, slots[0], place)
-    left_s = plan.setup_s - (time.monotonic() - began)
-    spec = _spec(request, prepared, environment, slots, place, left_s=left_s)
+    setup_s = time.monotonic() - began
+    spec = _spec(request, prepared, environment, slots, place, setup_s=setup_s)
     screen.show_start(spec, environment, probe, place)
-    return _execute(spec, request, place)
+    return _execute(spec, request, place, announce)
 
 
 def _runner_configs(prepared: Prepared) -> tuple[RunnerConfig, ...]:
@@ -141,15 +145,16 @@ def _spec(
     slots: Sequence[Slot],
     place: Place,
     *,
-    left_s: float,
+    setup_s: float,
 ) -> RunSpec:
     """Everything that the processes of the run need, in one value.
 
-    `left_s` is what set-up has left of its time. The run starts processes of its own before the
-    first unit begins, so it gets at least a file's start-up allowance on top of its deadline.
+    `setup_s` is what set-up has taken: what it has left of its time is the run's. The run starts
+    processes of its own before the first unit begins, so it gets at least a file's start-up
+    allowance on top of its deadline.
     """
     plan = prepared.plan
-    start_s = max(left_s, prepared.matrix.tiers[plan.tier].budget.startup_s)
+    start_s = max(plan.setup_s - setup_s, prepared.matrix.tiers[plan.tier].budget.startup_s)
     stamp = time.strftime("%Y%m%d-%H%M%S")
     run_id = f"{plan.session}-{stamp}-{os.getpid()}"
     fail_fast = plan.fail_fast and not request.continue_on_error
@@ -168,10 +173,18 @@ def _spec(
         isolation=Isolation.FORK,
         preload=prepared.matrix.backends[plan.backend].preload,
         env=environment.env,
+        commit=origin.commit(place.root, place.env),
+        table_hash=origin.table_hash(place.table),
+        setup_s=setup_s,
     )
 
 
-def _execute(spec: RunSpec, request: SessionRequest, place: Place) -> int:
+def _execute(
+    spec: RunSpec,
+    request: SessionRequest,
+    place: Place,
+    announce: Callable[[Path], None] | None,
+) -> int:
     """Run under supervision with the live view, then tell what the journal says."""
     folder = Path(spec.folder)
     try:
@@ -182,6 +195,8 @@ def _execute(spec: RunSpec, request: SessionRequest, place: Place) -> int:
             f"{folder}: cannot be made ({error}). Free space or give permission, or set "
             "HWMATRIX_STATE to another folder. Nothing was run."
         ) from error
+    if announce is not None:
+        announce(folder)
     live = screen.live_view(spec, folder, place)
     ending = supervise.run(spec, env=place.env, tick=live.tick)
     live.finish()

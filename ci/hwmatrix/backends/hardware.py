@@ -103,7 +103,7 @@ def _driver_too_old(probe: Probe, toolkit: str) -> list[str]:
 
 
 def _message(probe: Probe, lines: list[str], backend: Backend, session: str) -> str:
-    parts = [f"{session}: this machine does not do. {' '.join(lines)}"]
+    parts = [f"{session}: not on this machine. {' '.join(lines)}"]
     if probe.looked_for:
         parts.append(f"Looked for: {'; '.join(probe.looked_for)}.")
     if probe.problems:

@@ -48,7 +48,8 @@ def build_or_reuse(request: Request) -> Environment:
     build = prepare(request)
     lock = build.folder.with_name(f"{build.folder.name}.lock")
     with locked(lock, limit_s=_WAIT_LIMIT_S, say=request.say):
-        if build.stamp.matches(build.folder):
+        # The interpreter that the environment links to may have been removed since.
+        if build.stamp.matches(build.folder) and (build.folder / "bin/python").exists():
             core.link_core(build.folder)
             try:
                 return _finished(request, build, reused=True)

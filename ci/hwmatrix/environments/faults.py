@@ -15,7 +15,7 @@ class _Fault(NamedTuple):
 
 _FAULTS = (
     _Fault(
-        r"ensurepip is not|No module named '?ensurepip",
+        r"ensurepip is not|No module named '?ensurepip|'ensurepip'.*non-zero exit status",
         "this Python has no ensurepip. On Debian and Ubuntu install the package python3-venv "
         "(python3.X-venv for another version), or put uv on PATH",
     ),

@@ -82,7 +82,9 @@ def torch_source(
     index, replaced_by = torch_index(variant, env)
     for link in () if replaced_by else settings.find_links:
         folder = Path(link.removeprefix("file://"))
-        if "://" not in link.removeprefix("file://") and _holds(folder, from_torchs_index(variant), python):
+        if "://" not in link.removeprefix("file://") and _holds(
+            folder, from_torchs_index(variant), python
+        ):
             return TorchSource(links=str(folder))
     return TorchSource(index=index)
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from typing import TYPE_CHECKING
 
 from hwmatrix.matrix.check import each, quote
+from hwmatrix.matrix.ci_build import ci_row, container_row
+from hwmatrix.matrix.gate_build import gates
 from hwmatrix.matrix.names import sessions
+from hwmatrix.matrix.switches import switches
 from hwmatrix.model import (
     Backend,
     BackendRow,
@@ -25,28 +29,6 @@ if TYPE_CHECKING:
     from hwmatrix.matrix.check import Checker, Row
     from hwmatrix.matrix.positions import KeyPath
 
-# Variables that a session itself sets: one owner each, or two of them contradict each other
-# (ROCR and CUDA masks together leave no GPU).
-_OWNED = frozenset(
-    {
-        "ASCEND_RT_VISIBLE_DEVICES",
-        "ASCEND_VISIBLE_DEVICES",
-        "CUDA_VISIBLE_DEVICES",
-        "GPU_DEVICE_ORDINAL",
-        "HIP_VISIBLE_DEVICES",
-        "HWMATRIX_ARCH",
-        "HWMATRIX_BACKEND",
-        "HWMATRIX_DEVICES",
-        "HWMATRIX_MEMORY_GIB",
-        "HWMATRIX_RUN",
-        "HWMATRIX_SLOT",
-        "HWMATRIX_SUITE",
-        "HWMATRIX_VARIANT",
-        "MUSA_VISIBLE_DEVICES",
-        "ROCR_VISIBLE_DEVICES",
-        "ZE_AFFINITY_MASK",
-    }
-)
 # How vendors spell architectures; other backends' names have no fixed form.
 _ARCH = {
     Backend.AMD: (re.compile(r"gfx[0-9a-f]{3,5}"), "gfx942, gfx950 ..."),
@@ -65,21 +47,10 @@ def build(table: Row, checker: Checker) -> Matrix:
         tiers=_tiers(table.rows("tier"), table.row("budget"), checker),
         runner_configs=_runners(table.rows("runner"), checker),
         suites=_suites(table, checker),
+        ci=ci_row(table.row("ci")),
     )
     _check_session_names(matrix, checker)
-    return matrix
-
-
-def _env(row: Row, checker: Checker) -> Mapping[str, str]:
-    env = row.text_map("env")
-    for name in env:
-        if name in _OWNED:
-            checker.problem(
-                (*row.at, "env", name),
-                "is set by the session itself, for each slot.",
-                todo="Remove it; the runner config says how many devices a file owns.",
-            )
-    return env
+    return dataclasses.replace(matrix, gates=gates(table.tables("gate"), matrix, checker))
 
 
 def _backends(rows: Mapping[str, Row], checker: Checker) -> dict[Backend, BackendRow]:
@@ -95,9 +66,10 @@ def _backends(rows: Mapping[str, Row], checker: Checker) -> dict[Backend, Backen
             backend=backend,
             default_variant=row.text("default_variant"),
             variants=variants,
-            env=_env(row, checker),
+            env=switches(row, checker),
             preload=row.texts("preload"),
             setup_s=row.number("setup_s"),
+            container=container_row(row.row("container"), variants, checker),
         )
     return made
 
@@ -156,7 +128,8 @@ def _tiers(rows: Mapping[str, Row], general: Row, checker: Checker) -> dict[str,
             about=row.text("about"),
             nightly=row.flag("nightly"),
             fail_fast=row.flag("fail_fast"),
-            env=_env(row, checker),
+            target_minutes=row.number("target_minutes"),
+            env=switches(row, checker),
         )
         for name, row in rows.items()
     }
@@ -214,7 +187,7 @@ def _suites(table: Row, checker: Checker) -> tuple[Suite, ...]:
                 tier=row.text("tier"),
                 runner_config=row.text("runner_config"),
                 aliases=row.texts("aliases"),
-                env=_env(row, checker),
+                env=switches(row, checker),
                 isolation=Isolation(isolation) if isolation else None,
                 about=row.text("about"),
                 line=checker.line(row.at),

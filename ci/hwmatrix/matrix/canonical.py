@@ -3,11 +3,11 @@
 The rules are few, and a comment is never in their way:
 
 1. Top-level keys and tables stand in the order of the model: version, project, budget, backend,
-   tier, runner, suite.
+   tier, runner, suite, gate, ci.
 2. Backends, and suites by backend, stand in the order of `Backend`; a backend's variants follow
    it, and the suites of a backend stand in the order of their tiers.
-3. Keys of a table stand in the order of the model; rows under `[runner]` and in tables whose keys
-   people choose (`env`, variants) are free.
+3. Keys of a table stand in the order of the model; rows under `[runner]`, `[[gate]]` rows and
+   those in tables whose keys people choose (`env`, variants) are free.
 4. Lines end with a line feed alone, without blanks before it; the file ends with one line feed;
    no tabs; one blank line at most; no blanks before a key or header, one on each side of its
    equals sign.
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from hwmatrix.errors import Problem
 from hwmatrix.matrix.check import spell
 from hwmatrix.matrix.positions import find_positions
-from hwmatrix.matrix.spec import Rows, Table
+from hwmatrix.matrix.spec import Rows, Table, Tables
 from hwmatrix.matrix.table import TABLE
 from hwmatrix.model import Backend
 
@@ -78,7 +78,7 @@ def _ranks(path: KeyPath) -> Mapping[str, int]:
     for part in path:
         if isinstance(spec, Table) and part in spec.fields:
             spec = spec.fields[str(part)].spec
-        elif isinstance(spec, Rows):
+        elif isinstance(spec, (Rows, Tables)):
             spec = spec.value
         else:
             return {}

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from hwmatrix.errors import Problem, close_match
-from hwmatrix.matrix.spec import Flag, Number, Rows, Spec, Table, Text, Texts
+from hwmatrix.matrix.spec import Flag, Number, Rows, Spec, Table, Tables, Text, Texts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from hwmatrix.matrix.positions import KeyPath, Positions
 
@@ -87,6 +87,10 @@ class Row:
     def rows(self, key: str) -> Mapping[str, Row]:
         """Return a table whose keys people choose and whose values are tables."""
         return cast("Mapping[str, Row]", self.values[key])
+
+    def tables(self, key: str) -> tuple[Row, ...]:
+        """Return an array of tables."""
+        return cast("tuple[Row, ...]", self.values[key] or ())
 
     def rows_of_rows(self, key: str) -> Mapping[str, Mapping[str, Row]]:
         """Return a table of such tables."""
@@ -173,6 +177,8 @@ class Checker:
             return self.table(spec, value, at)
         if isinstance(spec, Rows):
             return self._rows(spec, value, at)
+        if isinstance(spec, Tables):
+            return self._tables(spec, value, at)
         return _MISSING if value is _MISSING else self._leaf(spec, value, at)
 
     def _leaf(self, spec: Text | Texts | Flag | Number, value: object, at: KeyPath) -> object:
@@ -198,6 +204,15 @@ class Checker:
             if known and clean is not _MISSING:
                 rows[key] = clean
         return rows
+
+    def _tables(self, spec: Tables, value: object, at: KeyPath) -> tuple[Row, ...]:
+        """Return the elements that are tables; any other is reported and left out."""
+        if not isinstance(value, list):
+            if value is not _MISSING:
+                self._wrong_type(at, value, "an array of tables", f"Write [[{spell(at)}]].")
+            return ()
+        rows = [self.table(spec.value, raw, (*at, index)) for index, raw in enumerate(value)]
+        return tuple(row for row, raw in zip(rows, value, strict=True) if isinstance(raw, Mapping))
 
     def _key(self, spec: Rows, key: str, at: KeyPath) -> bool:
         if spec.key.choices:
@@ -270,15 +285,9 @@ class Checker:
 
 def _type_name(value: object) -> str:
     """Return what TOML calls the type of a parsed value."""
-    kinds: Sequence[tuple[type, str]] = (
-        (bool, "a boolean"),
-        (int, "an integer"),
-        (float, "a float"),
-        (str, "a string"),
-        (list, "an array"),
-        (Mapping, "a table"),
-    )
-    return next((name for kind, name in kinds if isinstance(value, kind)), "a date or time")
+    kinds = {bool: "a boolean", int: "an integer", float: "a float", str: "a string"}
+    kinds |= {list: "an array", dict: "a table"}
+    return kinds.get(type(value), "a date or time")
 
 
 def each(rows: Mapping[str, Mapping[str, T]]) -> Iterator[tuple[str, str, T]]:

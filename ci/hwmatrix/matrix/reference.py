@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hwmatrix.matrix.spec import Field, Flag, Number, Rows, Spec, Table, Text, Texts
+from hwmatrix.matrix.spec import Field, Flag, Number, Rows, Spec, Table, Tables, Text, Texts
 from hwmatrix.matrix.table import TABLE
 
 BEGIN = "<!-- begin: python -m hwmatrix.matrix reference -->"
@@ -48,6 +48,8 @@ def _texts(spec: Spec) -> dict[str, str]:
     found: dict[str, str] = {}
     if isinstance(spec, Rows):
         found |= _texts(spec.key) | _texts(spec.value)
+    elif isinstance(spec, Tables):
+        found |= _texts(spec.value)
     elif isinstance(spec, Table):
         for field in spec.fields.values():
             found |= _texts(field.spec)
@@ -65,6 +67,8 @@ def _sections() -> list[_Section]:
 def _below(title: str, about: str, spec: Spec) -> list[_Section]:
     while isinstance(spec, Rows):
         title, spec = f"{title}.<{spec.noun}>", spec.value
+    if isinstance(spec, Tables):
+        title, spec = f"[{title}]", spec.value
     if not isinstance(spec, Table):
         return []
     found = [_Section(f"[{title}]", about, spec)]
@@ -106,6 +110,8 @@ def _takes(spec: Spec) -> str:
         return "`true` or `false`"
     if isinstance(spec, Number):
         return _number(spec)
+    if isinstance(spec, Tables):
+        return f"array of tables, one per {spec.noun}, see below"
     return "table, see below" if isinstance(spec, Table) else _rows(spec)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 
-from hwmatrix.matrix.spec import Field, Number, Rows, Spec, Table, Text, Texts
+from hwmatrix.matrix.spec import Field, Number, Rows, Spec, Table, Tables, Text, Texts
 from hwmatrix.matrix.table import TABLE
 
 # The draft that editors' TOML plug-ins read.
@@ -34,6 +34,8 @@ def _schema(spec: Spec) -> dict[str, object]:
             "propertyNames": _text(spec.key),
             "additionalProperties": _schema(spec.value),
         }
+    if isinstance(spec, Tables):
+        return {"type": "array", "items": _schema(spec.value)}
     if isinstance(spec, Texts):
         return {
             "type": "array",

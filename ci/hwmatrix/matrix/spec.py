@@ -59,10 +59,18 @@ class Rows:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Tables:
+    """An array of tables, `[[gate]]`: rows in the order of the file. `noun` says what they are."""
+
+    noun: str
+    value: Table
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Field:
     """One key of a table: what it takes, what it means, what holds without it."""
 
-    spec: Text | Number | Flag | Texts | Rows | Table
+    spec: Text | Number | Flag | Texts | Rows | Tables | Table
     about: str
     required: bool = False
     default: str | float | bool | tuple[str, ...] | None = None
@@ -75,4 +83,4 @@ class Table:
     fields: Mapping[str, Field] = field(default_factory=dict)
 
 
-Spec = Text | Number | Flag | Texts | Rows | Table
+Spec = Text | Number | Flag | Texts | Rows | Tables | Table

@@ -4,61 +4,26 @@ from __future__ import annotations
 
 import dataclasses
 
-from hwmatrix.matrix.spec import Field, Flag, Number, Rows, Table, Text, Texts
-from hwmatrix.model import Backend, Isolation
-
-# Suite, tier and runner config names end up in session names, job names, file names and URLs.
-_NAME = Text(
-    word="name",
-    what="a name of letters, digits, dots, dashes and underscores, 100 at most, that starts "
-    "with a letter or digit",
-    pattern=r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}",
+from hwmatrix.matrix.ci_spec import CI, CONTAINER
+from hwmatrix.matrix.gate_spec import GATE
+from hwmatrix.matrix.spec import Field, Flag, Number, Rows, Table, Tables, Text, Texts
+from hwmatrix.matrix.words import (
+    BACKEND,
+    ENV,
+    INDEX,
+    LINE,
+    MODULE,
+    NAME,
+    RELATIVE,
+    REQUIREMENT,
+    SOME,
+    TOOLKIT,
+    TORCH,
 )
-_LINE = Text(word="line", what="one line of text", pattern=r"[^\x00-\x1f\x7f]*")
-_SOME = Text(word="text", what="one line of text, not empty", pattern=r"(?=.*\S)[^\x00-\x1f\x7f]+")
-_RELATIVE = Text(
-    word="path",
-    what="a path from the project's root with forward slashes, not above it",
-    pattern=r"(?!/)(?!(.*/)?\.\.(/|$))[^\x00-\x1f\x7f\\]+",
-)
-_BACKEND = Text(word="backend", what="a backend", choices=tuple(member.value for member in Backend))
-_VARIABLE = Text(
-    word="variable",
-    what="a variable's name: letters, digits and underscores, no digit first",
-    pattern=r"[A-Za-z_][A-Za-z0-9_]*",
-)
-# Rows are never shell: what looks like an expansion would reach the tests as it stands.
-_VALUE = Text(
-    word="value",
-    what="one line of text, taken as it stands: no `$(...)`, `${...}` or backtick",
-    pattern=r"(?!.*(\$\(|\$\{|`))[^\x00-\x1f\x7f]*",
-)
-_TOOLKIT = Text(word="version", what="a version such as 7.2", pattern=r"[0-9]+(\.[0-9]+)*")
-_REQUIREMENT = Text(
-    word="requirement",
-    what="one pinned requirement, name==version",
-    pattern=r"[A-Za-z0-9][A-Za-z0-9._-]*==[A-Za-z0-9.!+_-]+",
-)
-_TORCH = Text(
-    word="torch version",
-    what="an exact version, with its local label where it has one (2.11.0+rocm7.2)",
-    pattern=r"[0-9]+(\.[0-9]+)*([abc]|rc)?[0-9]*(\.post[0-9]+|\.dev[0-9]+)*(\+[A-Za-z0-9.]+)?",
-)
-_INDEX = Text(
-    word="address",
-    what="the address of a package index: http, https or file",
-    pattern=r"(https?://[^\s/]+|file:///)\S*",
-)
-_MODULE = Text(
-    word="module",
-    what="an importable module",
-    pattern=r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*",
-)
+from hwmatrix.model import Isolation
 
 _YEAR_S = 366 * 86400.0
 _YEAR_MINUTES = 366 * 1440.0
-
-_ENV = Rows(noun="variable", key=_VARIABLE, value=_VALUE)
 
 _BUDGET = Table(
     fields={
@@ -93,33 +58,33 @@ _TIER_BUDGET = Table(
 _VARIANT = Table(
     fields={
         "torch": Field(
-            spec=_TORCH,
+            spec=TORCH,
             about="The exact torch, pinned for every later install. Required unless retired.",
         ),
         "toolkit": Field(
-            spec=_TOOLKIT,
+            spec=TOOLKIT,
             about="The toolkit that this torch was built with; the guard asserts it.",
             default="",
         ),
         "index": Field(
-            spec=_INDEX,
+            spec=INDEX,
             about="The index that torch comes from; a mirror can be set in the environment. "
             "Required unless retired.",
         ),
         "requirements": Field(
-            spec=_RELATIVE,
+            spec=RELATIVE,
             about="The file of what else the tests need. Required unless retired.",
         ),
         "constraints": Field(
-            spec=_RELATIVE, about="A constraints file or hashed lock for it.", default=""
+            spec=RELATIVE, about="A constraints file or hashed lock for it.", default=""
         ),
         "companions": Field(
-            spec=Texts(item=_REQUIREMENT),
+            spec=Texts(item=REQUIREMENT),
             about="Packages without which this torch cannot use the device (torch-npu).",
             default=(),
         ),
         "retired": Field(
-            spec=_SOME,
+            spec=SOME,
             about="Why this variant is no longer tested; its sessions answer with this reason.",
             default="",
         ),
@@ -129,13 +94,13 @@ _VARIANT = Table(
 _BACKEND_ROW = Table(
     fields={
         "default_variant": Field(
-            spec=_NAME,
+            spec=NAME,
             about="The variant of the sessions whose name has none. Required where there are "
             "variants.",
             default="",
         ),
         "preload": Field(
-            spec=Texts(item=_MODULE),
+            spec=Texts(item=MODULE),
             about="Modules that a fork server imports once; they must not touch a device.",
             default=(),
         ),
@@ -144,17 +109,18 @@ _BACKEND_ROW = Table(
             about="Seconds that each machine spends on its environment before tests run.",
             default=300.0,
         ),
-        "env": Field(spec=_ENV, about="Environment switches for all tests on this backend."),
+        "env": Field(spec=ENV, about="Environment switches for all tests on this backend."),
         "variant": Field(
-            spec=Rows(noun="variant", key=_NAME, value=_VARIANT),
+            spec=Rows(noun="variant", key=NAME, value=_VARIANT),
             about="Builds of torch. A backend without one can be planned but not run.",
         ),
+        "container": Field(spec=CONTAINER, about="How its CI jobs run in a container, if so."),
     }
 )
 
 _TIER = Table(
     fields={
-        "about": Field(spec=_LINE, about="When it runs and how dear it is.", default=""),
+        "about": Field(spec=LINE, about="When it runs and how dear it is.", default=""),
         "nightly": Field(
             spec=Flag(),
             about="Whether registrations here say `nightly=True`: both or neither.",
@@ -163,7 +129,13 @@ _TIER = Table(
         "fail_fast": Field(
             spec=Flag(), about="Whether the first failure stops the rest.", default=False
         ),
-        "env": Field(spec=_ENV, about="Environment switches, over those of the backend."),
+        "target_minutes": Field(
+            spec=Number(at_least=0, at_most=_YEAR_MINUTES),
+            about="What one CI job of this tier should take, set-up included; as `[ci]` says "
+            "where 0.",
+            default=0.0,
+        ),
+        "env": Field(spec=ENV, about="Environment switches, over those of the backend."),
         "budget": Field(
             spec=_TIER_BUDGET, about="Budget rules of this tier, over the general ones."
         ),
@@ -172,7 +144,7 @@ _TIER = Table(
 
 _RUNNER = Table(
     fields={
-        "about": Field(spec=_LINE, about="What machine this is.", default=""),
+        "about": Field(spec=LINE, about="What machine this is.", default=""),
         "devices": Field(
             spec=Number(whole=True, at_least=1, at_most=1024),
             about="Devices that one file owns while it runs. On cpu a device is a rank.",
@@ -195,12 +167,12 @@ _RUNNER = Table(
             required=True,
         ),
         "arch": Field(
-            spec=Rows(noun="backend", key=_BACKEND, value=Texts(item=_NAME, at_least=1)),
+            spec=Rows(noun="backend", key=BACKEND, value=Texts(item=NAME, at_least=1)),
             about="Architectures that will do, per backend (gfx942, sm_90); any where none is "
             "listed.",
         ),
         "labels": Field(
-            spec=Rows(noun="backend", key=_BACKEND, value=Texts(item=_SOME, at_least=1)),
+            spec=Rows(noun="backend", key=BACKEND, value=Texts(item=SOME, at_least=1)),
             about="Labels of the CI machines of this shape, per backend.",
         ),
     }
@@ -208,10 +180,10 @@ _RUNNER = Table(
 
 _SUITE = Table(
     fields={
-        "tier": Field(spec=_NAME, about="The tier that this suite belongs to.", required=True),
-        "runner_config": Field(spec=_NAME, about="The runner config that it needs.", required=True),
+        "tier": Field(spec=NAME, about="The tier that this suite belongs to.", required=True),
+        "runner_config": Field(spec=NAME, about="The runner config that it needs.", required=True),
         "aliases": Field(
-            spec=Texts(item=_NAME),
+            spec=Texts(item=NAME),
             about="Older names that registrations may still use.",
             default=(),
         ),
@@ -220,20 +192,20 @@ _SUITE = Table(
             about="How its files' processes begin; the engine chooses where nothing is said.",
             default="",
         ),
-        "about": Field(spec=_LINE, about="What this suite proves.", default=""),
-        "env": Field(spec=_ENV, about="Environment switches, over those of tier and backend."),
+        "about": Field(spec=LINE, about="What this suite proves.", default=""),
+        "env": Field(spec=ENV, about="Environment switches, over those of tier and backend."),
     }
 )
 
 _PROJECT = Table(
     fields={
         "roots": Field(
-            spec=Texts(item=_RELATIVE, at_least=1),
+            spec=Texts(item=RELATIVE, at_least=1),
             about="Folders whose files are searched for registrations.",
             default=("test/registered",),
         ),
         "python_files": Field(
-            spec=Texts(item=_SOME, at_least=1),
+            spec=Texts(item=SOME, at_least=1),
             about="Globs for the names of the files that must register.",
             default=("test_*.py",),
         ),
@@ -250,28 +222,33 @@ TABLE = Table(
         "project": Field(spec=_PROJECT, about="Where the test files are."),
         "budget": Field(spec=_BUDGET, about="How budgets follow from estimates, in every tier."),
         "backend": Field(
-            spec=Rows(noun="backend", key=_BACKEND, value=_BACKEND_ROW),
+            spec=Rows(noun="backend", key=BACKEND, value=_BACKEND_ROW),
             about="Kinds of accelerators, with their builds of torch.",
             required=True,
         ),
         "tier": Field(
-            spec=Rows(noun="tier", key=_NAME, value=_TIER),
+            spec=Rows(noun="tier", key=NAME, value=_TIER),
             about="When suites run and how dear they are, in the order in which they run.",
             required=True,
         ),
         "runner": Field(
-            spec=Rows(noun="runner config", key=_NAME, value=_RUNNER),
+            spec=Rows(noun="runner config", key=NAME, value=_RUNNER),
             about="Shapes of machines.",
             required=True,
         ),
         "suite": Field(
             spec=Rows(
                 noun="backend",
-                key=_BACKEND,
-                value=Rows(noun="suite", key=_NAME, value=_SUITE),
+                key=BACKEND,
+                value=Rows(noun="suite", key=NAME, value=_SUITE),
             ),
             about="Suites, keyed by backend and name: `[suite.amd.extra-a-test-1-gpu-large-amd]`.",
             required=True,
         ),
+        "gate": Field(
+            spec=Tables(noun="rule", value=GATE),
+            about="What each event of CI starts, and under which conditions.",
+        ),
+        "ci": Field(spec=CI, about="What holds for all jobs of CI."),
     }
 )

@@ -6,12 +6,14 @@ Words are those of `docs/architecture.md`.
 
 from __future__ import annotations
 
+from hwmatrix.model.ci import Chosen, CiRow, Container, ContainerRow, Job
 from hwmatrix.model.plan import Plan, Unit
 from hwmatrix.model.run import Device, Environment, Probe, RunSpec, Slot, TorchCheck
 from hwmatrix.model.table import (
     BackendRow,
     BudgetPolicy,
     Disabled,
+    GateRule,
     Matrix,
     Registration,
     RunnerConfig,
@@ -20,16 +22,23 @@ from hwmatrix.model.table import (
     Tier,
     Variant,
 )
-from hwmatrix.model.words import Backend, Isolation, Outcome
+from hwmatrix.model.words import Backend, GateEvent, Isolation, Outcome
 
 __all__ = [
     "Backend",
     "BackendRow",
     "BudgetPolicy",
+    "Chosen",
+    "CiRow",
+    "Container",
+    "ContainerRow",
     "Device",
     "Disabled",
     "Environment",
+    "GateEvent",
+    "GateRule",
     "Isolation",
+    "Job",
     "Matrix",
     "Outcome",
     "Plan",

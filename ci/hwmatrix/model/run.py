@@ -89,6 +89,9 @@ class RunSpec:
 
     `root` and `folder` are absolute. `pytest_args` go to every unit's pytest (`-k`, `-x` ...);
     `selection` is true when they can pick nothing from a file without that being a fault.
+    `retries`: how often a unit runs again after a fault of the machine. `resumed`: how many earlier
+    parts this run has in the same folder; `done` are the units that they settled.
+    `commit` and `table_hash` say what it was made from, `setup_s` how long that took (measured).
     """
 
     run_id: str
@@ -104,4 +107,10 @@ class RunSpec:
     deadline_s: float = 0.0
     isolation: Isolation = Isolation.SPAWN
     preload: tuple[str, ...] = ()
+    retries: int = 0
+    resumed: int = 0
+    done: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
+    commit: str = ""
+    table_hash: str = ""
+    setup_s: float = 0.0

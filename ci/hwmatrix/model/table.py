@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping  # noqa: TC003 - codec.py resolves the hints at run time
 from dataclasses import dataclass, field
 
-from hwmatrix.model.words import Backend, Isolation  # noqa: TC001 - as above
+from hwmatrix.model.ci import CiRow, ContainerRow
+from hwmatrix.model.words import Backend, GateEvent, Isolation
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -94,6 +95,7 @@ class BackendRow:
     env: Mapping[str, str] = field(default_factory=dict)
     preload: tuple[str, ...] = ()
     setup_s: float = 0.0
+    container: ContainerRow = field(default_factory=ContainerRow)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -125,6 +127,7 @@ class Tier:
     about: str = ""
     nightly: bool = False
     fail_fast: bool = False
+    target_minutes: float = 0.0
     env: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -144,6 +147,33 @@ class Suite:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class GateRule:
+    """One `[[gate]]` row: which events start which sessions, and under which conditions.
+
+    Empty `backends`, `tiers`, `suites` and `branches` mean all, empty `variants` the default one
+    of each backend, empty `paths` whatever changed. All of `labels` are needed, except on the
+    events in `bypass_labels`.
+    """
+
+    name: str
+    events: tuple[GateEvent, ...]
+    cron: tuple[str, ...] = ()
+    backends: tuple[Backend, ...] = ()
+    tiers: tuple[str, ...] = ()
+    suites: tuple[str, ...] = ()
+    variants: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
+    bypass_labels: tuple[GateEvent, ...] = ()
+    drafts: bool = False
+    branches: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ()
+    continue_on_error: tuple[GateEvent, ...] = (GateEvent.SCHEDULE,)
+    env: Mapping[str, str] = field(default_factory=dict)
+    about: str = ""
+    line: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Matrix:
     """The whole of `ci/matrix.toml`, validated. Suites keep the order of the file."""
 
@@ -154,6 +184,8 @@ class Matrix:
     tiers: Mapping[str, Tier]
     runner_configs: Mapping[str, RunnerConfig]
     suites: tuple[Suite, ...]
+    gates: tuple[GateRule, ...] = ()
+    ci: CiRow = field(default_factory=CiRow)
 
     def suites_of(self, backend: Backend, tier: str) -> tuple[Suite, ...]:
         """Return the suites of one session, in the order of the table."""

@@ -58,3 +58,14 @@ class Isolation(_Word):
 
     FORK = "fork"
     SPAWN = "spawn"
+
+
+class GateEvent(_Word):
+    """What can start sessions in CI; named as GitHub names them."""
+
+    PULL_REQUEST = "pull_request"
+    PUSH = "push"
+    MERGE_GROUP = "merge_group"
+    SCHEDULE = "schedule"
+    DISPATCH = "workflow_dispatch"
+    CALL = "workflow_call"

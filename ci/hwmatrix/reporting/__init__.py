@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hwmatrix.reporting.build import build
 from hwmatrix.reporting.commands import reproduce, reproduce_red
+from hwmatrix.reporting.json_report import report_json
 from hwmatrix.reporting.live import Live
 from hwmatrix.reporting.plan_table import plan_json, plan_table
 from hwmatrix.reporting.result import Report, Span, TestResult, UnitResult, Verdict
@@ -24,6 +25,7 @@ __all__ = [
     "plan_json",
     "plan_table",
     "render",
+    "report_json",
     "reproduce",
     "reproduce_red",
     "verdict_line",

@@ -41,6 +41,13 @@ def report_plain(report: Report) -> dict[str, object]:
         "plan_hash": plan.hash,
         "shard": plan.shard,
         "shards": plan.shards,
+        "suites": list(plan.suites),
+        "planned": [
+            [unit.id for unit in plan.units if unit.shard == number]
+            for number in range(1, plan.shards + 1)
+        ],
+        "commit": report.spec.commit,
+        "table_hash": report.spec.table_hash,
         "verdict": {
             "green": verdict.green,
             "reasons": list(verdict.reasons),
@@ -57,6 +64,7 @@ def report_plain(report: Report) -> dict[str, object]:
         "command_red": reproduce_red(report),
         "started": report.started,
         "seconds": _round(report.seconds),
+        "setup": {"planned_s": plan.setup_s, "seconds": _round(report.spec.setup_s)},
         "makespan_s": plan.makespan_s,
         "deadline_s": report.spec.deadline_s or plan.deadline_s,
         "slots": [

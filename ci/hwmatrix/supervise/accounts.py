@@ -13,7 +13,20 @@ if TYPE_CHECKING:
     from hwmatrix.journal import Journal
     from hwmatrix.model import Plan
 
+ENDED_BEFORE = "the earlier part of the run ended before it"
 BROKEN = "the outer pytest ended early; see pytest.log in the run's folder"
+
+
+def settle(folder: Path, journal: Journal) -> None:
+    """Give an end to what an earlier part of the run, which was killed, left open.
+
+    Raises:
+        OSError: the journal cannot be read or written.
+    """
+    now = time.time()
+    for part in runfolder.read_accounts(folder).open:
+        keys = runfolder.end_keys(part, cause="stopped", tail=ENDED_BEFORE, now=now)
+        journal.write("UnitEnd", **keys)
 
 
 def close(folder: Path, plan: Plan, journal: Journal, reason: str | None) -> str | None:

@@ -74,6 +74,7 @@ def run(spec: RunSpec, *, env: Mapping[str, str], tick: Callable[[], None] | Non
 def _write_plan(spec: RunSpec, folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        runfolder.forget_stop(folder)
         path = folder / runfolder.PLAN
         path.write_text(codec.dumps(spec, indent=1) + "\n", encoding="utf-8")
     except OSError as error:

@@ -63,12 +63,15 @@ class Supervisor:
         """Run to the end, whatever it is; return 0."""
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, self._note)
+        if self._spec.resumed:
+            accounts.settle(self._folder, self._journal)
         self._journal.write(
             "RunStart",
             run_id=self._spec.run_id,
             plan_hash=self._spec.plan.hash,
             pid=os.getpid(),
             slots=len(self._spec.slots),
+            resumed=self._spec.resumed,
         )
         controller = self._start()
         self._wait(controller)
@@ -97,10 +100,11 @@ class Supervisor:
         slots = len(self._spec.slots)
         # Every unit may take its worker with it once; a worker that cannot even start may not
         # keep the run busy for ever.
-        restarts = len(self._spec.plan.mine) + 2 * slots
+        restarts = len(runfolder.units_to_run(self._spec)) + 2 * slots
         return [
             *[self._spec.python, "-m", "pytest", "-c", str(ini), "--rootdir", self._spec.root],
             *["-p", "xdist", "-p", "hwmatrix.target.plugin", "-p", "no:cacheprovider"],
+            *["--basetemp", f"{self._temporary}/outer"],
             *["--noconftest", "-n", str(slots), "--max-worker-restart", str(restarts), "-ra"],
         ]
 

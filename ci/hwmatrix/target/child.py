@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 
 from hwmatrix import process
+from hwmatrix.target.faults import Faults
 from hwmatrix.target.reporter import Channel, Reporter
 from hwmatrix.target.timeouts import Timeouts
 from hwmatrix.target.wire import Request
@@ -38,7 +39,7 @@ def main(argv: list[str]) -> int:
     reporter = Reporter(request.worker_input)
     reporter.attach(Channel(lift(int(events))), done=request.done)
     sys.argv[:] = ["pytest", *request.args]
-    status = int(pytest.main(request.args, plugins=[reporter, Timeouts()]))
+    status = int(pytest.main(request.args, plugins=[reporter, Timeouts(), Faults()]))
     reporter.put("end", status=status)
     return status
 

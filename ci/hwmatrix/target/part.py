@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -17,6 +18,8 @@ Location = tuple[str, "int | None", str]
 
 # pytest's exit statuses that need no explanation: passed, failed, no tests.
 _ORDINARY = frozenset({0, 1, 5})
+# Internal error and usage error: no machine makes those.
+_REFUSALS = frozenset({3, 4})
 
 
 class Sink(Protocol):
@@ -45,11 +48,21 @@ class Part:
     """Takes the child's events in order; `done` are the tests that this and earlier parts ended."""
 
     def __init__(
-        self, unit: Unit, number: int, *, done: Sequence[str], journal: Journal, sink: Sink
+        self,
+        unit: Unit,
+        number: int,
+        *,
+        attempt: int = 1,
+        done: Sequence[str],
+        journal: Journal,
+        sink: Sink,
     ) -> None:
         self.unit = unit
         self.number = number
-        self.keys: dict[str, object] = {"unit": unit.id, "attempt": 1, "part": number}
+        self.attempt = attempt
+        self.keys: dict[str, object] = {"unit": unit.id, "attempt": attempt, "part": number}
+        self._failures = 0
+        self._faults: list[str] = []
         self.done = list(done)
         self.running: str | None = None
         self._collected: tuple[str, ...] = ()
@@ -97,6 +110,30 @@ class Part:
             return frozenset()
         return frozenset(self._collected) - frozenset(self.done)
 
+    @property
+    def failed(self) -> bool:
+        """True if the code failed, whatever the machine did besides."""
+        crashed = self.cause == "crashed" and not self._killed_from_outside
+        refused = self.cause == "finished" and self._pytest_status in _REFUSALS
+        return bool(self._failures) or crashed or refused
+
+    @property
+    def fault(self) -> str:
+        """What the machine did to this part, "" if nothing.
+
+        A kill from outside counts (the kernel's when memory runs out, most of all), and so does a
+        budget that ran out. A signal that a process brings on itself does not.
+        """
+        if self.cause == "budget":
+            return "killed at its budget"
+        if self._killed_from_outside:
+            return "killed from outside (SIGKILL)"
+        return next(iter(self._faults), "")
+
+    @property
+    def _killed_from_outside(self) -> bool:
+        return self.cause == "crashed" and self._ended["signal"] == signal.SIGKILL
+
     def end(self, ended: Mapping[str, Any] | None) -> None:
         """Journal how the part ended; `ended` is what the server said, None if it did not."""
         self._ended = ended or self._ended
@@ -114,6 +151,7 @@ class Part:
             test=self.running,
             seconds=round(seconds, 3),
             killed=self._ended["killed"],
+            fault=self.fault,
             tail="" if ordinary else self._ended["tail"],
         )
         if self.cause in {"crashed", "budget"}:
@@ -165,6 +203,10 @@ class Part:
         self._pytest_status = event["status"]
 
     def _write_report(self, kind: str, data: Mapping[str, Any]) -> None:
+        if data.get("outcome") == "failed":
+            fault = data.get("hw_fault")
+            self._failures += fault is None
+            self._faults += [] if fault is None else [str(fault)]
         # Subtests name their kind in a key of their own; one name serves the readers.
         names = ("$report_type", "_report_type")
         rest = {key: value for key, value in data.items() if key not in names}

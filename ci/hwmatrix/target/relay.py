@@ -55,6 +55,7 @@ class Relay:
         self._journal = journal
         self._sink = sink
         self._folder = Path(spec.folder)
+        self._attempts = runfolder.read_accounts(self._folder).attempts if spec.resumed else {}
         forks = spec.isolation is Isolation.FORK
         self._server = SlotServer(self._env, spec.root, spec.preload if forks else None)
 
@@ -63,15 +64,38 @@ class Relay:
         self._server.close()
 
     def run_unit(self, unit: Unit) -> None:
-        """Run all parts of `unit`: after a crash the rest of the file goes on in a new process."""
+        """Run `unit`; again, as a new attempt, while the machine was at fault and retries are left.
+
+        Each attempt has the whole budget.
+        """
+        first = self._attempts.get(unit.id, 0) + 1
+        for attempt in range(first, first + 1 + self._spec.retries):
+            if not self._run_attempt(unit, attempt) or self.stopping():
+                return
+
+    def _run_attempt(self, unit: Unit, attempt: int) -> bool:
+        """Run all parts: after a crash the rest of the file goes on in a new process.
+
+        Return True if the machine was at fault, and nothing else.
+        """
         done: list[str] = []
+        parts: list[Part] = []
         end = time.monotonic() + unit.budget_s
         for number in range(1, MOST_PARTS + 1):
-            part = Part(unit, number, done=done, journal=self._journal, sink=self._sink)
+            part = Part(
+                unit,
+                number,
+                attempt=attempt,
+                done=done,
+                journal=self._journal,
+                sink=self._sink,
+            )
             self._run_part(part, end - time.monotonic())
             done = part.done
+            parts.append(part)
             if not part.left or end - time.monotonic() < _LEAST_PART_S or self.stopping():
-                return
+                break
+        return any(part.fault for part in parts) and not any(part.failed for part in parts)
 
     def stopping(self) -> bool:
         """Return True if the run is to stop."""
@@ -111,12 +135,12 @@ class Relay:
             "slot": self._slot.index,
             "worker": self._worker,
             "devices": [device.key for device in self._slot.devices],
-            "log": runfolder.log_name(part.unit.id, 1, part.number),
+            "log": runfolder.log_name(part.unit.id, part.attempt, part.number),
         }
 
     def _request(self, part: Part, budget_s: float) -> Request:
         unit = part.unit
-        log = self._folder / runfolder.log_name(unit.id, 1, part.number)
+        log = self._folder / runfolder.log_name(unit.id, part.attempt, part.number)
         temporary = str(self._temporary / f"{self._worker}-{time.monotonic_ns():x}")
         return Request(
             unit=unit.id,

@@ -30,6 +30,8 @@ import pytest
 
 from hwmatrix import process
 from hwmatrix.target.child import lift, watch_stacks
+from hwmatrix.target.faults import Faults
+from hwmatrix.target.lessons import Lessons
 from hwmatrix.target.reporter import Channel, Reporter
 from hwmatrix.target.timeouts import Timeouts
 from hwmatrix.target.wire import Control, Request
@@ -128,6 +130,7 @@ class Template:
         self._parent = parent
         self._reporter = Reporter(request.worker_input)
         self._in_child = False
+        self._lessons = Lessons()
 
     def run(self, output: int) -> NoReturn:
         """Configure pytest as for the request, and serve; in the children, run and leave."""
@@ -139,9 +142,11 @@ class Template:
         env = {name: value for name, value in self._request.env.items() if name != "TMPDIR"}
         os.environ.update(env)
         sys.argv[:] = ["pytest", *self._request.args]
-        status = int(pytest.main(self._request.args, plugins=[self._reporter, Timeouts(), self]))
+        plugins = [self._reporter, Timeouts(), Faults(), self]
+        status = int(pytest.main(self._request.args, plugins=plugins))
         if self._in_child:
             self._reporter.put("end", status=status)
+            self._lessons.tell()
             leave(status)
         reason = f"pytest ended before it collected anything, exit status {status}"
         self._refuse(reason)
@@ -170,6 +175,7 @@ class Template:
         """Fork a child and wait for it; True in the child, at once."""
         events = self._control.take_descriptor()
         me = os.getpid()
+        self._lessons.begin()
         pid = fork()
         if pid == 0:
             self._in_child = True
@@ -180,6 +186,8 @@ class Template:
         self._control.send({"is": "forked", "pid": pid})
         _, status = os.waitpid(pid, 0)
         self._control.send({"is": "exited", "status": os.waitstatus_to_exitcode(status)})
+        if self._lessons.learn(config):
+            settle()
         return False
 
     def _begin(self, request: Request, events: int, config: pytest.Config, *, parent: int) -> None:

@@ -51,7 +51,7 @@ class Worker:
     """Hook implementations of a worker."""
 
     def __init__(self, config: pytest.Config, spec: RunSpec) -> None:
-        self._units = {unit.id: unit for unit in spec.plan.mine}
+        self._units = {unit.id: unit for unit in runfolder.units_to_run(spec)}
         worker_input = dict(vars(config)["workerinput"])
         name = worker_input["workerid"]
         index = int(os.environ["HWMATRIX_SLOT"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -204,6 +205,10 @@ class Engine:
         found = self.pids_of(*words)
         assert len(found) == 1, self.processes()
         return found[0]
+
+    def kill(self, *words: str) -> None:
+        """SIGKILL the one process whose command line holds all `words`."""
+        os.kill(self.pid_of(*words), signal.SIGKILL)
 
     def temporaries(self) -> list[Path]:
         """What is left in the folder for temporary files."""

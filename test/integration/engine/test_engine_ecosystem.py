@@ -48,8 +48,7 @@ FILES = {
 
         import pytest
 
-        def pytest_configure(config):
-            warnings.warn("said while configuring", UserWarning)
+        warnings.warn("said while configuring", RuntimeWarning)
 
         def pytest_runtest_setup(item):
             item.user_properties.append(("helper", item.name))

@@ -1,7 +1,7 @@
 """Compiled flex attention gives a Qwen3's answers, and its masks are the ones that were written.
 
-The reference is float64 with eager attention on the CPU. KL(reference || flex) <= 5e-9 in float32 and
-5e-3 in bfloat16. Compiling takes most of the time: a first call took 42 s on two CPU cores.
+The reference is float64 with eager attention on the CPU. KL(reference || flex) <= 5e-9 in float32
+and 5e-3 in bfloat16. Compiling takes most of the time: a first call took 42 s on two CPU cores.
 
 Teeth: an attention that sees the future, by flex's own mask, is beyond the limit.
 """
@@ -20,10 +20,22 @@ from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 from hwmatrix import register_amd_ci, register_cpu_ci, register_cuda_ci
 from hwmatrix.kit import assert_logprob_kl
 
-register_cpu_ci(120, suite="stage-b-test-cpu", disabled="transformers and its companions are not in the requirements yet")
-register_cuda_ci(60, suite="stage-b-test-1-gpu-small", disabled="transformers and its companions are not in the requirements yet")
+register_cpu_ci(
+    120,
+    suite="stage-b-test-cpu",
+    disabled="transformers and its companions are not in the requirements yet",
+)
+register_cuda_ci(
+    60,
+    suite="stage-b-test-1-gpu-small",
+    disabled="transformers and its companions are not in the requirements yet",
+)
 # amd: copied from cuda, never measured there.
-register_amd_ci(60, suite="stage-b-test-1-gpu-small-amd", disabled="transformers and its companions are not in the requirements yet")
+register_amd_ci(
+    60,
+    suite="stage-b-test-1-gpu-small-amd",
+    disabled="transformers and its companions are not in the requirements yet",
+)
 
 LIMITS = {torch.float32: 5e-9, torch.bfloat16: 5e-3}
 LENGTH = 96

@@ -255,6 +255,10 @@ def test_no_interpreter(tmp_path: Path) -> None:
     ("output", "word"),
     [
         ("The virtual environment ... because ensurepip is not\navailable", "python3-venv"),
+        (
+            "Error: Command '['py', '-m', 'ensurepip']' returned non-zero exit status 1.",
+            "python3-v",
+        ),
         ("OSError: [Errno 28] No space left on device", "disk is full"),
         ("ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM", "does not have the hash"),
         ("error: Hash mismatch for `torch==2.11.0`", "does not have the hash"),

@@ -66,7 +66,7 @@ SPOILT = {
         "[tier.stage-b]\nnigthly = true",
         (
             "ci/matrix.toml:24: tier.stage-b.nigthly is no key of the table. Keys here: about, "
-            "nightly, fail_fast, env, budget. Did you mean 'nightly'?"
+            "nightly, fail_fast, target_minutes, env, budget. Did you mean 'nightly'?"
         ),
     ),
     "unknown top-level table": (
@@ -74,7 +74,7 @@ SPOILT = {
         "[teir.stage-b]",
         (
             "ci/matrix.toml:23: teir is no key of the table. Keys here: version, project, budget, "
-            "backend, tier, runner, suite. Did you mean 'tier'?"
+            "backend, tier, runner, suite, gate, ci. Did you mean 'tier'?"
         ),
     ),
     "missing version": (

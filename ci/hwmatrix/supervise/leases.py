@@ -1,0 +1,178 @@
+"""Devices and ports for one session at a time: locks on files, which end with their process.
+
+One file per device (named by its PCI address or UUID) and one per range of ports, in a folder that
+sessions on one host share; containers can mount the same one. The lock is `flock(2)`: the kernel
+drops it when the process ends, however it ends. The file tells who holds it; what it says is read
+for messages only and never decides.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import re
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hwmatrix.errors import LeaseError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from hwmatrix.model import Slot
+
+FOLDER = "HWMATRIX_LEASES"  # names another folder for the locks
+PORT = "HWMATRIX_PORT"  # the first port of a slot's range
+PORTS = "HWMATRIX_PORTS"  # how many ports the range has
+
+# Below Linux's ephemeral ports (32768 and up), above what services are usually given.
+_FIRST_PORT = 20_000
+_PORTS_EACH = 50
+_RANGES = 200
+
+_LOOK_AGAIN_S = 0.5
+_SAY_AGAIN_S = 60.0
+
+
+@dataclass(frozen=True)
+class Terms:
+    """How to lease.
+
+    `folder` holds the locks; `session` is the name that others read; `wait_s` is how long to wait
+    for a device; `say` takes messages. `devices` is false where they are no one's (ranks of cpu).
+    """
+
+    folder: Path
+    session: str
+    wait_s: float
+    say: Callable[[str], None]
+    devices: bool = True
+
+
+def folder_of(env: Mapping[str, str]) -> Path:
+    """Return the folder of the locks: `HWMATRIX_LEASES`, else one in /tmp that all users share.
+
+    Not TMPDIR: a scheduler gives each job one of its own, and the jobs would never meet.
+    """
+    return Path(env.get(FOLDER) or "/tmp/hwmatrix-leases")  # noqa: S108 - shared on purpose
+
+
+@contextlib.contextmanager
+def leased(slots: Sequence[Slot], terms: Terms) -> Iterator[tuple[Slot, ...]]:
+    """Hold the devices and a range of ports of each slot; yield the slots with their ports set.
+
+    Waits while another session holds a device, and says so. All locks are taken in the order of
+    their names, so two sessions never wait for each other.
+
+    Raises:
+        LeaseError: a device stayed held for longer than `terms.wait_s`, or no port range is left,
+            or the folder cannot be written.
+    """
+    _make_folder(terms.folder)
+    keys = sorted({d.key for slot in slots for d in slot.devices}) if terms.devices else []
+    with contextlib.ExitStack() as held:
+        for key in keys:
+            held.enter_context(_device(key, terms))
+        made = []
+        for slot in slots:
+            first = held.enter_context(_port_range(terms))
+            env = {PORT: str(first), PORTS: str(_PORTS_EACH), **slot.env}
+            made.append(replace(slot, env=env))
+        yield tuple(made)
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if folder.stat().st_uid == os.getuid():
+            folder.chmod(0o1777)  # as /tmp: other users' sessions lock here too
+    except OSError as error:
+        message = (
+            f"{folder}: the folder of the device locks cannot be made ({error.strerror}). "
+            f"Set {FOLDER} to a folder that all sessions on this host can write to."
+        )
+        raise LeaseError(message) from error
+
+
+@contextlib.contextmanager
+def _device(key: str, terms: Terms) -> Iterator[None]:
+    path = terms.folder / f"device-{_file_name(key)}.lock"
+    end = time.monotonic() + terms.wait_s
+    say_at = time.monotonic()
+    while True:
+        descriptor = _try_lock(path, terms.session)
+        if descriptor is not None:
+            break
+        now = time.monotonic()
+        if now >= end:
+            message = (
+                f"device {key} is held by {_holder(path)}, for longer than the {terms.wait_s:g} s "
+                f"that were allowed. Wait for it, or choose other devices."
+            )
+            raise LeaseError(message)
+        if now >= say_at:
+            say_at = now + _SAY_AGAIN_S
+            terms.say(f"waiting for device {key}, held by {_holder(path)}")
+        time.sleep(min(_LOOK_AGAIN_S, max(0.01, end - now)))
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _port_range(terms: Terms) -> Iterator[int]:
+    for number in range(_RANGES):
+        first = _FIRST_PORT + number * _PORTS_EACH
+        descriptor = _try_lock(terms.folder / f"ports-{first}.lock", terms.session)
+        if descriptor is not None:
+            try:
+                yield first
+            finally:
+                os.close(descriptor)
+            return
+    last = _FIRST_PORT + _RANGES * _PORTS_EACH - 1
+    message = f"all port ranges from {_FIRST_PORT} to {last} are held; see {terms.folder}."
+    raise LeaseError(message)
+
+
+def _try_lock(path: Path, session: str) -> int | None:
+    """Return a descriptor that holds the lock, None if another process holds it."""
+    try:
+        # Readable and writable for all: the next session may be another user's.
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    except OSError as error:
+        message = (
+            f"{path}: the lock cannot be opened ({error.strerror}). Give this user permission, or "
+            f"set {FOLDER} to a folder that all sessions on this host can write to."
+        )
+        raise LeaseError(message) from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    with contextlib.suppress(OSError):
+        os.fchmod(descriptor, 0o666)  # the mask of new files may have taken that away
+    os.ftruncate(descriptor, 0)
+    told = {"pid": os.getpid(), "session": session, "since": round(time.time())}
+    os.pwrite(descriptor, json.dumps(told).encode(), 0)
+    return descriptor
+
+
+def _holder(path: Path) -> str:
+    """Return who said to hold the lock, for messages."""
+    try:
+        told = json.loads(path.read_text(encoding="utf-8"))
+        since = time.strftime("%H:%M:%S", time.localtime(told["since"]))
+        return f"{told['session']} (pid {told['pid']}, since {since})"
+    except (OSError, ValueError, KeyError, TypeError):
+        return "another session"
+
+
+def _file_name(key: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]", "_", key)
