@@ -73,6 +73,8 @@ def parser() -> argparse.ArgumentParser:
     ):
         command = commands.add_parser(name, help=text)
         command.add_argument("--json", action="store_true", help="JSON on standard output")
+    lock = commands.add_parser("lock", help="versions and hashes of a variant's packages")
+    lock.add_argument("variant", nargs="*", help="variants of the table (default: cpu)")
     report = commands.add_parser("report", help="the verdict of a run, from its journal")
     report.add_argument("run", nargs="?", default="latest", help="a run's folder or id")
     report.add_argument("--json", action="store_true", help="JSON on standard output")
@@ -92,16 +94,29 @@ def dispatch(arguments: Sequence[str], place: Place) -> int:
 
         return gate.run(arguments[1:], place)
     options = parser().parse_args(arguments)
-    if options.command in {"matrix", "workflow", "finish"}:
-        return _ci(options, place)
-    if options.command == "lint":
-        from hwmatrix.app import lint
+    return _COMMANDS[options.command](options, place)
 
-        return lint.run(place, as_json=options.json)
-    if options.command == "list":
-        from hwmatrix.app import listing
 
-        return listing.run(place, as_json=options.json)
+def _lint(options: argparse.Namespace, place: Place) -> int:
+    from hwmatrix.app import lint
+
+    return lint.run(place, as_json=options.json)
+
+
+def _list(options: argparse.Namespace, place: Place) -> int:
+    from hwmatrix.app import listing
+
+    return listing.run(place, as_json=options.json)
+
+
+def _lock(options: argparse.Namespace, place: Place) -> int:
+    from hwmatrix.app import locks
+
+    unwind_on_signals(dict(place.env))
+    return locks.run(place, options.variant)
+
+
+def _report(options: argparse.Namespace, place: Place) -> int:
     from hwmatrix.app import screen
 
     return screen.show_report(_run_folder(options.run, place), place, as_json=options.json)
@@ -151,6 +166,17 @@ def _run_folder(name: str, place: Place) -> Path:
         f"no run at {name!r}: looked for plan.json there and under {place.state / 'runs'}. "
         "Give the folder that the session printed, or `latest`."
     )
+
+
+_COMMANDS = {
+    "finish": _ci,
+    "lint": _lint,
+    "list": _list,
+    "lock": _lock,
+    "matrix": _ci,
+    "report": _report,
+    "workflow": _ci,
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

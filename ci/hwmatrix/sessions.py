@@ -49,6 +49,7 @@ def register(root: Path) -> None:
             tags=[session.backend.value, session.tier],
         )
     _declare("lint-registrations", ["lint"], about="everything wrong with table and registrations")
+    _declare("lock", ["lock"], about="versions and hashes of a variant's packages (default: cpu)")
     _declare("gate", ["gate"], about="what an event of CI starts, and why (--event FILE)")
     _declare("matrix", ["matrix"], about="chosen sessions as the jobs of a CI engine")
     _declare("finish", ["finish"], about="one verdict from the reports of all machines")

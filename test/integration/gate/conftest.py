@@ -10,7 +10,7 @@ import threading
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -47,15 +47,16 @@ class Played:
     asked: list[tuple[str, dict[str, str]]] = field(default_factory=list)
     over: threading.Event = field(default_factory=threading.Event)
 
-    def on(self, path: str, *answers: Answer) -> None:
-        self.answers[path] = list(answers)
+    def on(self, path: str, *answers: dict[str, Any]) -> None:
+        """Answer `path` with these, each the keywords of an Answer."""
+        self.answers[path] = [Answer(**answer) for answer in answers]
 
     @property
     def paths(self) -> list[str]:
         return [path for path, _ in self.asked]
 
     def next(self, path: str) -> Answer:
-        queue = self.answers.get(path) or [Answer({"message": "Not Found"}, status=404)]
+        queue = self.answers.get(path) or [Answer(body={"message": "Not Found"}, status=404)]
         return queue.pop(0) if len(queue) > 1 else queue[0]
 
 
@@ -65,7 +66,8 @@ def api() -> Iterator[Played]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            played.asked.append((self.path, dict(self.headers)))
+            headers = {name.lower(): value for name, value in self.headers.items()}
+            played.asked.append((self.path, headers))
             answer = played.next(self.path)
             if answer.silent:
                 played.over.wait(20)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from conftest import Answer
 
 from hwmatrix.gate import Event
 from hwmatrix.gate.github import fetch_changes, fetch_labels
@@ -16,8 +15,6 @@ from hwmatrix.model import GateEvent
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from conftest import Played
 
 TOKEN = "ghs_0123456789abcdefghijABCDEFGHIJ"
 PULL = Event(name=GateEvent.PULL_REQUEST, number=7, repository="ada-example/kernels")
@@ -34,12 +31,10 @@ def naps() -> list[float]:
 
 
 @pytest.fixture
-def client(api: Played, naps: list[float]) -> Callable[..., Api]:
-    def make(base: str = "", token: str = TOKEN, **patience: float) -> Api:
-        given = {"silence_s": 10.0, "total_s": 60.0, "pause_s": 1.0, **patience}
-        return Api(
-            base=base or api.base, token=token, patience=Patience(**given), sleep=naps.append
-        )
+def client(api: Any, naps: list[float]) -> Callable[..., Api]:
+    def make(base: str = "", token: str = TOKEN, **patience: Any) -> Api:
+        given = Patience(**patience)
+        return Api(base=base or api.base, token=token, patience=given, sleep=naps.append)
 
     return make
 
@@ -51,38 +46,41 @@ def rows(key: str, *names: str) -> list[dict[str, object]]:
 # ---------------------------------------------------------------- labels
 
 
-def test_labels_as_they_are_now(api: Played, client: Callable[..., Api]) -> None:
-    api.on(LABELS, Answer(rows("name", "bug", "run-ci")))
+def test_labels_as_they_are_now(api: Any, client: Callable[..., Api]) -> None:
+    api.on(LABELS, {"body": rows("name", "bug", "run-ci")})
     assert fetch_labels(PULL, client()).names == ("bug", "run-ci")
     ((path, headers),) = api.asked
     assert path == LABELS
-    assert headers["Authorization"] == f"Bearer {TOKEN}"
-    assert headers["X-GitHub-Api-Version"] == "2022-11-28"
+    assert headers["authorization"] == f"Bearer {TOKEN}"
+    assert headers["x-github-api-version"] == "2022-11-28"
 
 
-def test_without_a_token_none_is_sent(api: Played, client: Callable[..., Api]) -> None:
-    api.on(LABELS, Answer([]))
+def test_without_a_token_none_is_sent(api: Any, client: Callable[..., Api]) -> None:
+    api.on(LABELS, {"body": []})
     assert fetch_labels(PULL, client(token="")).unreadable == ""
-    assert "Authorization" not in api.asked[0][1]
+    assert "authorization" not in api.asked[0][1]
 
 
-def test_a_pull_request_without_labels_has_none(api: Played, client: Callable[..., Api]) -> None:
-    api.on(LABELS, Answer([]))
+def test_a_pull_request_without_labels_has_none(api: Any, client: Callable[..., Api]) -> None:
+    api.on(LABELS, {"body": []})
     found = fetch_labels(PULL, client())
     assert (found.names, found.unreadable) == ((), "")
 
 
-def test_pages_are_followed(api: Played, client: Callable[..., Api]) -> None:
+def test_pages_are_followed(api: Any, client: Callable[..., Api]) -> None:
     more = {"Link": '<BASE/second?page=2>; rel="next", <BASE/second?page=2>; rel="last"'}
-    api.on(LABELS, Answer(rows("name", "bug"), headers=more))
-    api.on("/second?page=2", Answer(rows("name", "run-ci"), headers={"Link": '<BASE>; rel="prev"'}))
+    api.on(LABELS, {"body": rows("name", "bug"), "headers": more})
+    api.on(
+        "/second?page=2",
+        {"body": rows("name", "run-ci"), "headers": {"Link": '<BASE>; rel="prev"'}},
+    )
     assert fetch_labels(PULL, client()).names == ("bug", "run-ci")
     assert api.paths == [LABELS, "/second?page=2"]
 
 
-def test_pages_without_end_are_left(api: Played, client: Callable[..., Api]) -> None:
+def test_pages_without_end_are_left(api: Any, client: Callable[..., Api]) -> None:
     again = {"Link": f'<BASE{LABELS}>; rel="next"'}
-    api.on(LABELS, Answer([], headers=again))
+    api.on(LABELS, {"body": [], "headers": again})
     assert fetch_labels(PULL, client()).unreadable == "the API has more than 40 pages"
 
 
@@ -96,9 +94,9 @@ REFUSALS = {
 
 @pytest.mark.parametrize("status", REFUSALS)
 def test_a_refusal_is_told_at_once(
-    status: int, api: Played, client: Callable[..., Api], naps: list[float]
+    status: int, api: Any, client: Callable[..., Api], naps: list[float]
 ) -> None:
-    api.on(LABELS, Answer({"message": "::error::no"}, status=status))
+    api.on(LABELS, {"body": {"message": "::error::no"}, "status": status})
     found = fetch_labels(PULL, client())
     assert f"answered {status}: {REFUSALS[status]}" in found.unreadable
     assert found.unreadable.endswith("tried 1 time")
@@ -107,60 +105,58 @@ def test_a_refusal_is_told_at_once(
 
 @pytest.mark.parametrize("status", [429, 500, 502, 503, 504])
 def test_a_fault_of_the_server_is_tried_again(
-    status: int, api: Played, client: Callable[..., Api], naps: list[float]
+    status: int, api: Any, client: Callable[..., Api], naps: list[float]
 ) -> None:
-    api.on(LABELS, Answer(status=status), Answer(status=status), Answer(rows("name", "run-ci")))
+    api.on(LABELS, {"status": status}, {"status": status}, {"body": rows("name", "run-ci")})
     assert fetch_labels(PULL, client()).names == ("run-ci",)
     assert naps == [1.0, 2.0]
 
 
 def test_a_server_that_stays_broken_is_given_up(
-    api: Played, client: Callable[..., Api], naps: list[float]
+    api: Any, client: Callable[..., Api], naps: list[float]
 ) -> None:
-    api.on(LABELS, Answer(status=500))
+    api.on(LABELS, {"status": 500})
     found = fetch_labels(PULL, client())
     assert found.unreadable.endswith("answered 500: an error of the server; tried 3 times")
     assert len(naps) == 2
 
 
-def test_a_used_up_rate_limit_is_named(api: Played, client: Callable[..., Api]) -> None:
-    api.on(LABELS, Answer(status=403, headers={"X-RateLimit-Remaining": "0"}))
+def test_a_used_up_rate_limit_is_named(api: Any, client: Callable[..., Api]) -> None:
+    api.on(LABELS, {"status": 403, "headers": {"X-RateLimit-Remaining": "0"}})
     assert "the token's rate limit is used up" in fetch_labels(PULL, client()).unreadable
 
 
 def test_a_wait_that_the_server_asks_for_is_kept(
-    api: Played, client: Callable[..., Api], naps: list[float]
+    api: Any, client: Callable[..., Api], naps: list[float]
 ) -> None:
-    api.on(LABELS, Answer(status=403, headers={"Retry-After": "7"}), Answer([]))
+    api.on(LABELS, {"status": 403, "headers": {"Retry-After": "7"}}, {"body": []})
     assert fetch_labels(PULL, client()).unreadable == ""
     assert naps == [7.0]
 
 
 def test_a_wait_beyond_the_time_for_all_is_not(
-    api: Played, client: Callable[..., Api], naps: list[float]
+    api: Any, client: Callable[..., Api], naps: list[float]
 ) -> None:
-    api.on(LABELS, Answer(status=429, headers={"Retry-After": "3600"}))
+    api.on(LABELS, {"status": 429, "headers": {"Retry-After": "3600"}})
     assert "answered 429" in fetch_labels(PULL, client()).unreadable
     assert naps == []
 
 
-def test_a_silent_server_is_left(
-    api: Played, client: Callable[..., Api], naps: list[float]
-) -> None:
-    api.on(LABELS, Answer(silent=True))
+def test_a_silent_server_is_left(api: Any, client: Callable[..., Api], naps: list[float]) -> None:
+    api.on(LABELS, {"silent": True})
     found = fetch_labels(PULL, client(silence_s=0.1))
     assert "could not be reached ('timed out'); tried 3 times" in found.unreadable
     assert len(naps) == 2
 
 
-def test_a_server_that_drips_is_left(api: Played, client: Callable[..., Api]) -> None:
-    api.on(LABELS, Answer(raw=b" " * 10_000, drip=True))
+def test_a_server_that_drips_is_left(api: Any, client: Callable[..., Api]) -> None:
+    api.on(LABELS, {"raw": b" " * 10_000, "drip": True})
     found = fetch_labels(PULL, client(total_s=0.2))
     assert "took longer than 0.2 s in all" in found.unreadable
 
 
-def test_a_page_that_begins_too_late_is_not_asked_for(api: Played) -> None:
-    api.on(LABELS, Answer([], headers={"Link": f'<BASE{LABELS}>; rel="next"'}))
+def test_a_page_that_begins_too_late_is_not_asked_for(api: Any) -> None:
+    api.on(LABELS, {"body": [], "headers": {"Link": f'<BASE{LABELS}>; rel="next"'}})
     ticks = iter([0.0, 0.0, 1.0, 99.0, 99.0, 99.0])
     slow = Api(base=api.base, clock=lambda: next(ticks))
     assert "no time left of 60 s" in fetch_labels(PULL, slow).unreadable
@@ -175,17 +171,17 @@ def test_a_closed_door_is_told(client: Callable[..., Api]) -> None:
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
-        (Answer(raw=b"<html>"), "did not answer with JSON"),
-        (Answer(raw=b""), "did not answer with JSON"),
-        (Answer(raw=b"[" * 200_000), "did not answer with JSON"),
-        (Answer({"message": "x"}), "the API did not answer with a list"),
-        (Answer([{"id": 1}]), "an element of the API's list has no name"),
-        (Answer(["run-ci"]), "an element of the API's list has no name"),
-        (Answer(raw=b"[]", length=100), "could not be reached"),
+        ({"raw": b"<html>"}, "did not answer with JSON"),
+        ({"raw": b""}, "did not answer with JSON"),
+        ({"raw": b"[" * 200_000}, "did not answer with JSON"),
+        ({"body": {"message": "x"}}, "the API did not answer with a list"),
+        ({"body": [{"id": 1}]}, "an element of the API's list has no name"),
+        ({"body": ["run-ci"]}, "an element of the API's list has no name"),
+        ({"raw": b"[]", "length": 100}, "could not be reached"),
     ],
 )
 def test_an_answer_that_says_nothing_is_no_empty_list(
-    answer: Answer, message: str, api: Played, client: Callable[..., Api]
+    answer: dict[str, Any], message: str, api: Any, client: Callable[..., Api]
 ) -> None:
     api.on(LABELS, answer)
     found = fetch_labels(PULL, client(tries=1))
@@ -194,10 +190,10 @@ def test_an_answer_that_says_nothing_is_no_empty_list(
 
 
 def test_an_enormous_answer_is_left(
-    api: Played, client: Callable[..., Api], monkeypatch: pytest.MonkeyPatch
+    api: Any, client: Callable[..., Api], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hwmatrix.gate.http.LARGEST_PAGE", 1000)
-    api.on(LABELS, Answer(raw=b" " * 5000))
+    api.on(LABELS, {"raw": b" " * 5000})
     assert "sent more than 1000 bytes" in fetch_labels(PULL, client()).unreadable
     assert LARGEST_PAGE >= 2**20
 
@@ -213,22 +209,22 @@ def test_an_event_without_its_pull_request_has_no_labels(client: Callable[..., A
 
 
 def test_the_token_follows_no_redirect_to_another_host(
-    api: Played, client: Callable[..., Api]
+    api: Any, client: Callable[..., Api]
 ) -> None:
-    api.on(LABELS, Answer(status=302, headers={"Location": "http://localhost:1/steal"}))
+    api.on(LABELS, {"status": 302, "headers": {"Location": "http://localhost:1/steal"}})
     found = fetch_labels(PULL, client())
     assert "redirects to another host, 'http://localhost:1/steal'" in found.unreadable
 
 
-def test_a_redirect_within_the_host_is_followed(api: Played, client: Callable[..., Api]) -> None:
-    api.on(LABELS, Answer(status=301, headers={"Location": "BASE/repositories/1/labels"}))
-    api.on("/repositories/1/labels", Answer(rows("name", "run-ci")))
+def test_a_redirect_within_the_host_is_followed(api: Any, client: Callable[..., Api]) -> None:
+    api.on(LABELS, {"status": 301, "headers": {"Location": "BASE/repositories/1/labels"}})
+    api.on("/repositories/1/labels", {"body": rows("name", "run-ci")})
     assert fetch_labels(PULL, client()).names == ("run-ci",)
-    assert api.asked[1][1]["Authorization"] == f"Bearer {TOKEN}"
+    assert api.asked[1][1]["authorization"] == f"Bearer {TOKEN}"
 
 
-def test_the_token_follows_no_page_to_another_host(api: Played, client: Callable[..., Api]) -> None:
-    api.on(LABELS, Answer([], headers={"Link": '<http://localhost:1/more>; rel="next"'}))
+def test_the_token_follows_no_page_to_another_host(api: Any, client: Callable[..., Api]) -> None:
+    api.on(LABELS, {"body": [], "headers": {"Link": '<http://localhost:1/more>; rel="next"'}})
     assert "names a next page on another host" in fetch_labels(PULL, client()).unreadable
 
 
@@ -255,19 +251,17 @@ def test_a_token_that_is_none_is_not_quoted(token: str, client: Callable[..., Ap
     assert found.unreadable == "the token holds characters that no token has"
 
 
-def test_no_complaint_and_no_repr_holds_the_token(api: Played, client: Callable[..., Api]) -> None:
+def test_no_complaint_and_no_repr_holds_the_token(api: Any, client: Callable[..., Api]) -> None:
     with_user = api.base.replace("http://", f"http://user:{TOKEN}@")
-    api.on(LABELS, Answer(status=404))
+    api.on(LABELS, {"status": 404})
     for base in (api.base, with_user, "http://127.0.0.1:9"):
         made = client(base=base)
         assert TOKEN not in fetch_labels(PULL, made).unreadable
     assert TOKEN not in repr(client())
 
 
-def test_a_page_is_asked_for_only_when_it_is_wanted(
-    api: Played, client: Callable[..., Api]
-) -> None:
-    api.on("/x", Answer({"files": []}, headers={"Link": '<BASE/y>; rel="next"'}))
+def test_a_page_is_asked_for_only_when_it_is_wanted(api: Any, client: Callable[..., Api]) -> None:
+    api.on("/x", {"body": {"files": []}, "headers": {"Link": '<BASE/y>; rel="next"'}})
     assert next(client().pages("x")) == {"files": []}
     assert api.paths == ["/x"]
     with pytest.raises(ApiError, match=re.escape("/y' answered 404")):
@@ -277,33 +271,33 @@ def test_a_page_is_asked_for_only_when_it_is_wanted(
 # ---------------------------------------------------------------- changed paths
 
 
-def test_the_paths_of_a_pull_request(api: Played, client: Callable[..., Api]) -> None:
+def test_the_paths_of_a_pull_request(api: Any, client: Callable[..., Api]) -> None:
     moved = {"filename": "src/b.py", "previous_filename": "kernels/amd/b.py", "status": "renamed"}
-    api.on(FILES, Answer([*rows("filename", "src/a.py"), moved]))
+    api.on(FILES, {"body": [*rows("filename", "src/a.py"), moved]})
     found = fetch_changes(dataclasses.replace(PULL, changed_files=2), client())
     assert found.names == ("src/a.py", "src/b.py", "kernels/amd/b.py")
 
 
 def test_a_list_shorter_than_what_changed_is_not_known(
-    api: Played, client: Callable[..., Api]
+    api: Any, client: Callable[..., Api]
 ) -> None:
-    api.on(FILES, Answer(rows("filename", "docs/a.rst")))
+    api.on(FILES, {"body": rows("filename", "docs/a.rst")})
     found = fetch_changes(dataclasses.replace(PULL, changed_files=2), client())
     assert found.unreadable == "GitHub lists 1 files of 2 that changed"
 
 
-def test_a_list_at_githubs_limit_is_not_known(api: Played, client: Callable[..., Api]) -> None:
+def test_a_list_at_githubs_limit_is_not_known(api: Any, client: Callable[..., Api]) -> None:
     page = rows("filename", *(f"docs/{n}.rst" for n in range(100)))
     more = {"Link": f'<BASE{FILES}>; rel="next"'}
-    api.on(FILES, *(Answer(page, headers=more) for _ in range(29)), Answer(page))
+    api.on(FILES, *({"body": page, "headers": more} for _ in range(29)), {"body": page})
     found = fetch_changes(PULL, client())
     assert found.unreadable == "GitHub lists no more than 3000 files"
     assert len(api.asked) == 30
 
 
-@pytest.mark.parametrize("answer", [Answer([]), Answer(status=403), Answer({"message": "x"})])
+@pytest.mark.parametrize("answer", [{"body": []}, {"status": 403}, {"body": {"message": "x"}}])
 def test_no_list_of_paths_is_not_known(
-    answer: Answer, api: Played, client: Callable[..., Api]
+    answer: dict[str, Any], api: Any, client: Callable[..., Api]
 ) -> None:
     api.on(FILES, answer)
     found = fetch_changes(PULL, client())
@@ -311,9 +305,9 @@ def test_no_list_of_paths_is_not_known(
     assert found.names == ()
 
 
-def test_the_paths_of_a_push(api: Played, client: Callable[..., Api]) -> None:
+def test_the_paths_of_a_push(api: Any, client: Callable[..., Api]) -> None:
     more = {"Link": '<BASE/commits?page=2>; rel="next"'}
-    api.on(COMPARE, Answer({"files": rows("filename", "src/a.py")}, headers=more))
+    api.on(COMPARE, {"body": {"files": rows("filename", "src/a.py")}, "headers": more})
     assert fetch_changes(PUSH, client()).names == ("src/a.py",)
     assert api.paths == [COMPARE]
 
@@ -328,9 +322,9 @@ def test_the_paths_of_a_push(api: Played, client: Callable[..., Api]) -> None:
     ],
 )
 def test_a_comparison_that_says_too_little_is_not_known(
-    body: object, message: str, api: Played, client: Callable[..., Api]
+    body: object, message: str, api: Any, client: Callable[..., Api]
 ) -> None:
-    api.on(COMPARE, Answer(body))
+    api.on(COMPARE, {"body": body})
     assert message in fetch_changes(PUSH, client()).unreadable
 
 
@@ -343,7 +337,7 @@ def test_a_comparison_that_says_too_little_is_not_known(
     ],
 )
 def test_a_push_that_cannot_be_compared_asks_nobody(
-    change: dict[str, object], message: str, api: Played, client: Callable[..., Api]
+    change: dict[str, object], message: str, api: Any, client: Callable[..., Api]
 ) -> None:
     event = dataclasses.replace(PUSH, **change)  # type: ignore[arg-type]  # one field at a time, by name
     assert fetch_changes(event, client()).unreadable == message
