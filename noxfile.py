@@ -40,12 +40,14 @@ def tests(session: nox.Session) -> None:
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Ruff, mypy and import-linter."""
+    """Ruff, mypy, import-linter; zizmor, actionlint and GitHub's schema for the workflows."""
     session.install("-r", "requirements/lint.txt")
     session.run("ruff", "check")
     session.run("ruff", "format", "--check")
     session.run("mypy")
     session.run("lint-imports", env=PACKAGE_PATH)
+    session.run("python", "-m", "hwmatrix", "workflow", "--check", env=PACKAGE_PATH)
+    session.run("pytest", "-q", "test/integration/ci/test_ci_linters.py", env=PACKAGE_PATH)
 
 
 sessions.register(ROOT)

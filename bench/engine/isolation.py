@@ -80,11 +80,10 @@ def plain_xdist(root: Path, names: Sequence[str], slots: int) -> bool:
 def engine(
     root: Path, names: Sequence[str], slots: int, isolation: Isolation, preload: str
 ) -> bool:
-    with tempfile.TemporaryDirectory() as folder:
+    runs = root.parent / "runs"  # shared, as a project's: what one run learnt serves the next
+    with tempfile.TemporaryDirectory(dir=runs) as folder:
         modules = tuple(name for name in preload.split(",") if name)
-        spec = spec_of(
-            root, Path(folder) / "run", names, slots=slots, isolation=isolation, preload=modules
-        )
+        spec = spec_of(root, Path(folder), names, slots=slots, isolation=isolation, preload=modules)
         return run_spec(spec).exit_status == 0
 
 
@@ -98,7 +97,9 @@ def main() -> None:
     parser.add_argument("--skip", default="", help="ways to leave out, by their letters")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        root = Path(folder)
+        root = Path(folder) / "project"
+        for path in (root, Path(folder) / "runs"):
+            path.mkdir()
         names = write_files(root, given.files, given.imports.split(","), given.device)
         ways: dict[str, Callable[[], bool]] = {
             "a: python file.py in turn": lambda: one_after_another(root, names),

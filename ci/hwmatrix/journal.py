@@ -12,21 +12,26 @@ epoch); all lines about a unit carry `unit`, `attempt` (from 1; above 1 only for
 
 | `$report_type` | writer | further keys |
 |---|---|---|
-| RunStart | supervisor | run_id, plan_hash, pid, slots |
-| UnitStart | worker | slot, worker, pid, isolation, devices (keys), log (path in the run folder) |
+| RunStart | supervisor | run_id, plan_hash, pid, slots, resumed (count of earlier parts) |
+| UnitStart | worker | slot, worker, pid, isolation, note, devices (keys), log (path in the folder) |
 | UnitCollected | worker | tests (node ids), deselected (count) |
 | TestStart | worker | test |
 | TestReport, WarningMessage | worker | as in pytest-reportlog |
 | CollectReport | worker | as in pytest-reportlog; only when not passed |
 | UnitExpired | worker | limit_s, test (running, or null) |
-| UnitEnd | worker | cause, exit_status, signal, test (running, or null), seconds, killed, tail |
-| UnitNotRun | controller | reason |
-| RunStop | supervisor, controller | reason: `deadline`, a signal's name, `first failure` |
-| RunEnd | supervisor | exit_status, reason, killed |
+| UnitEnd | worker | cause, exit_status, signal, test (running, or null), seconds, killed, fault, tail |
+| InternalError | worker | text: pytest or a plugin failed inside the child |
+| SlotRetired | worker | slot, worker, reason, given (the unit that goes to another slot) |
+| UnitNotRun | supervisor | reason |
+| RunStop | supervisor, controller, worker | reason: `deadline`, a signal's name, `first failure` |
+| RunEnd | supervisor, guard | exit_status, reason, killed |
 
 `UnitEnd.cause`: `finished` (pytest ended and said so), `crashed` (the process ended before pytest
 did), `budget` (killed at its budget), `stopped` (the run was told to stop). `exit_status` is
 pytest's own where the cause is `finished`, otherwise the process's (null when a signal ended it).
+`UnitEnd.fault` says what the machine did (target/faults.py), "" if nothing. When a worker dies, the
+controller writes its unit's end; what is left open at the end of a run, the supervisor closes.
+A TestReport may carry `hw_outcome` (`timed out`, at the test's limit) and `hw_fault`.
 """
 
 from __future__ import annotations

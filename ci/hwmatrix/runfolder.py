@@ -2,6 +2,7 @@
 
     plan.json              the RunSpec, written before anything starts
     stop                   one line: why the run is to stop; whoever comes first writes it
+    retired/<worker>       one line: why the worker's slot cannot be used any more
     journal/               see journal.py
     logs/<unit>.<attempt>.<part>.log      the output of one process of one unit
     pytest.log             the outer pytest: controller and workers
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 PLAN = "plan.json"
 STOP = "stop"
+RETIRED = "retired"
 LOGS = "logs"
 OUTER_LOG = "pytest.log"
 SUPERVISOR_LOG = "supervisor.log"
@@ -64,8 +66,24 @@ def request_stop(folder: Path, reason: str) -> bool:
 
 
 def forget_stop(folder: Path) -> None:
-    """Take back the request to stop of an earlier part of the run."""
+    """Take back what an earlier part of the run said about stopping and about its slots."""
     (folder / STOP).unlink(missing_ok=True)
+    for path in (folder / RETIRED).glob("*"):
+        path.unlink()
+
+
+def retire(folder: Path, worker: str, reason: str) -> None:
+    """Say that a worker's slot cannot be used any more; the unit that it was given was not run."""
+    (folder / RETIRED).mkdir(exist_ok=True)
+    (folder / RETIRED / worker).write_text(reason, encoding="utf-8")
+
+
+def retired(folder: Path, worker: str) -> str:
+    """Return why the worker's slot cannot be used any more, "" while it can."""
+    try:
+        return (folder / RETIRED / worker).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return ""
 
 
 def stop_reason(folder: Path) -> str | None:

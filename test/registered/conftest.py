@@ -18,6 +18,12 @@ if TYPE_CHECKING:
     import pytest
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--accuracy-only", action="store_true", help="leave out what measures speed alone"
+    )
+
+
 def pytest_configure(config: pytest.Config) -> None:
     # These files test libraries at whatever versions a machine has: a deprecation there is shown
     # in the summary and is no failure of the backend. hwmatrix's own tests keep warnings fatal.

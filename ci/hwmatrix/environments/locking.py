@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from hwmatrix.model import Environment, Variant
 
 SWITCH = "HWMATRIX_LOCK"
-_OLDEST_PYTHON = "3.10"
+_OLDEST_PYTHON = "3.11"
 _ASK_LIMIT_S = 60.0
 _HEADER = re.compile(r"# inputs sha256:([0-9a-f]{64})$", re.MULTILINE)
 _ASK = (
@@ -100,6 +100,11 @@ def lock(
     ordinary = [pin for pin in pinning.pins(variant) if pin not in apart]
     lines = [f"-r {start}", *ordinary, *_needs_of_torch(variant, environment)]
     asked.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    # What comes from torch's index drops out of the resolution, whoever asks for it: the ordinary
+    # index has another build of it, whose needs (gigabytes of CUDA) would land in the lock.
+    dropped = state / "locks" / f"{variant.name}.override"
+    gone = [f"{pinning.named(pin)} ; python_version < '0'" for pin in apart]
+    dropped.write_text("\n".join(gone) + "\n", encoding="utf-8")
     options = ("--universal", "--python-version", _OLDEST_PYTHON, "--generate-hashes")
     quiet = ("--no-header", "--no-annotate", "--quiet", "--upgrade")
     step = Step(
@@ -110,7 +115,8 @@ def lock(
             "compile",
             *options,
             *quiet,
-            *(word for pin in apart for word in _not_in_it(pin)),
+            "--override",
+            str(dropped),
             str(asked),
             "--output-file",
             str(passing),
@@ -133,10 +139,6 @@ def lock(
     )
     path.write_text(header + passing.read_text(encoding="utf-8"), encoding="utf-8")
     return path
-
-
-def _not_in_it(pin: str) -> tuple[str, str]:
-    return ("--no-emit-package", pinning.named(pin))
 
 
 def _needs_of_torch(variant: Variant, environment: Environment) -> list[str]:

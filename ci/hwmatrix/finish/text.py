@@ -21,7 +21,8 @@ def line(words: str) -> str:
     if len(shown) > _LONGEST:
         shown = f"{shown[:_LONGEST]}... ({len(shown)} characters)"
     shown = shown.replace("##[", "## [")
-    return f" {shown}" if shown.startswith("::") else shown
+    # The runner skips blanks before the colons: they have to come apart.
+    return f": {shown[1:]}" if shown.startswith("::") else shown
 
 
 def inline(words: str) -> str:

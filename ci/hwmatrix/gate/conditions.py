@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 # Where one commit is held against another, on a branch.
 _WITH_CHANGES = frozenset({GateEvent.PULL_REQUEST, GateEvent.PUSH, GateEvent.MERGE_GROUP})
+# What starts only when somebody asks for it.
+BY_HAND = frozenset({GateEvent.DISPATCH, GateEvent.CALL})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

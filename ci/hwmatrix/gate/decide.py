@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from hwmatrix.errors import GateError, close_match
-from hwmatrix.gate.conditions import Judged, covers, judge
+from hwmatrix.gate.conditions import BY_HAND, Judged, covers, judge
 from hwmatrix.gate.decision import Chosen, Decision, Facts, Needs, Skipped
 from hwmatrix.gate.selection import Selection, select
 from hwmatrix.gate.text import SHOWN, quoted
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 # What changes the commits of a pull request, or makes it ready to be looked at.
 STARTING = ("opened", "reopened", "synchronize", "ready_for_review")
-_CHOSEN_BY_HAND = frozenset({GateEvent.DISPATCH, GateEvent.CALL})
 
 
 def needs(event: Event, matrix: Matrix) -> Needs:
@@ -65,7 +64,7 @@ def decide(
     if halt:
         skipped = tuple(Skipped(session=s.name, reasons=(halt,)) for s in sessions)
         return Decision(event=event.title, sessions=(), skipped=skipped)
-    by_hand = event.name in _CHOSEN_BY_HAND
+    by_hand = event.name in BY_HAND
     selection = (
         select(event.inputs, matrix, sessions, registered or {})
         if by_hand
@@ -133,7 +132,7 @@ def _check_table(event: Event, matrix: Matrix) -> None:
             f"Schedules: {', '.join(crons) or 'none'}. Make the workflow anew from the table."
         )
         raise GateError(message.replace("  ", " "))
-    if event.name in _CHOSEN_BY_HAND and not any(event.name in r.events for r in matrix.gates):
+    if event.name in BY_HAND and not any(event.name in r.events for r in matrix.gates):
         raise GateError(
             f"no gate row of {matrix.path} answers to {event.name}. Add it to a row's events."
         )
@@ -267,7 +266,7 @@ class _Question:
         ]
         if others:
             return f"no gate row starts it on {self.event.name}; elsewhere: {', '.join(others)}"
-        if session.variant != default and self.event.name in _CHOSEN_BY_HAND:
+        if session.variant != default and self.event.name in BY_HAND:
             return f"its variant {session.variant} was not asked for"
         if session.variant != default:
             return f"no gate row names its variant {session.variant}; a dispatch can"

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 LARGEST = 32 * 1024 * 1024
 _REPOSITORY = re.compile(r"[A-Za-z0-9._-]{1,100}/[A-Za-z0-9._-]{1,100}")
 _HEADS = "refs/heads/"
+_NAMES = tuple(member.value for member in GateEvent)
+_REFUSED = "pull_request_target"
 # What tells one payload from another where nobody says which event it is of.
 _MARKS = (
     ("pull_request", GateEvent.PULL_REQUEST),
@@ -42,7 +44,7 @@ class Event:
     `branch` is the one pushed to, or that a pull request is to go into; a tag keeps its `refs/`.
     `label` is the one that was just added or removed, `labels` are those of that moment. `before`
     and `after` are commits; `changed_files` is what GitHub counts, -1 where it does not say.
-    `caller` is the event behind a call.
+    `caller` is GitHub's name of the event behind a call, empty where nobody says.
     """
 
     name: GateEvent
@@ -60,14 +62,14 @@ class Event:
     deleted: bool = False
     cron: str = ""
     inputs: Mapping[str, str] = field(default_factory=dict)
-    caller: GateEvent | None = None
+    caller: str = ""
 
     @property
     def title(self) -> str:
         """One line for people, safe to print."""
         parts = [self.name.value]
-        if self.caller:
-            parts.append(f"from {self.caller}")
+        if self.caller and self.caller != self.name.value:
+            parts.append(f"from {quoted(self.caller)}")
         if self.action:
             parts.append(self.action)
         if self.label:
@@ -92,28 +94,32 @@ def read_event(
         GateError: the payload is no such event's.
     """
     payload = Payload(_parsed(data))
-    kind = _kind(name, payload)
+    kind = _kind(name, payload, called=bool(inputs))
     event = _READERS[kind](payload)
     found = payload.text("repository", "full_name") or repository
     if found and not _REPOSITORY.fullmatch(found):
         raise GateError(f"the event's repository is {quoted(found)}; it must be owner/name.")
     event = dataclasses.replace(event, repository=found)
     own = _flat(payload.get("inputs"), "the event's inputs")
-    if kind is GateEvent.CALL or (inputs and not _same_dispatch(kind, own, inputs)):
-        caller = None if kind is GateEvent.CALL else kind
+    if kind is GateEvent.CALL or _is_call(kind, own, inputs or {}):
+        caller = name if kind is GateEvent.CALL else kind.value
         return dataclasses.replace(
             event, name=GateEvent.CALL, inputs=inputs or own, caller=caller, label=""
         )
     return dataclasses.replace(event, inputs=own if kind is GateEvent.DISPATCH else {})
 
 
-def _same_dispatch(kind: GateEvent, own: Mapping[str, str], inputs: Mapping[str, str]) -> bool:
-    """Whether `inputs` are the dispatch's own: the context also lists those left empty or off."""
+def _is_call(kind: GateEvent, own: Mapping[str, str], inputs: Mapping[str, str]) -> bool:
+    """Whether `inputs` choose something that the event's own did not.
+
+    The context lists declared inputs that were left empty or off as well. A call that chooses
+    nothing hands on its caller's event: that is how schedules share one workflow.
+    """
     said, told = (
         {key: value for key, value in each.items() if value not in {"", "false"}}
-        for each in (own, inputs)
+        for each in (inputs, own)
     )
-    return kind is GateEvent.DISPATCH and said == told
+    return bool(said) and not (kind is GateEvent.DISPATCH and said == told)
 
 
 def read_inputs(text: str) -> dict[str, str]:
@@ -167,7 +173,8 @@ def _parsed(data: bytes) -> Mapping[str, object]:
     return value
 
 
-def _kind(name: str, payload: Payload) -> GateEvent:
+def _kind(name: str, payload: Payload, *, called: bool) -> GateEvent:
+    """The event's kind. A workflow can be called on events that start nothing by themselves."""
     told = next((kind for mark, kind in _MARKS if payload.has(mark)), None)
     if not name:
         if told is None:
@@ -176,16 +183,17 @@ def _kind(name: str, payload: Payload) -> GateEvent:
                 f"{', '.join(GateEvent)}."
             )
         return told
-    try:
-        kind = GateEvent(name)
-    except ValueError:
+    if name == _REFUSED or (name not in _NAMES and not called):
         why = (
             "It hands a fork's code the secrets of this repository; use pull_request."
-            if name == "pull_request_target"
-            else close_match(name[:SHOWN], [member.value for member in GateEvent])
+            if name == _REFUSED
+            else close_match(name[:SHOWN], _NAMES)
         )
         message = f"the gate knows no event {quoted(name)}. {why} Events: {', '.join(GateEvent)}."
-        raise GateError(message.replace("  ", " ")) from None
+        raise GateError(message.replace("  ", " "))
+    if name not in _NAMES:
+        return GateEvent.CALL
+    kind = GateEvent(name)
     if told in (GateEvent.PULL_REQUEST, GateEvent.MERGE_GROUP) and kind not in (
         told,
         GateEvent.CALL,

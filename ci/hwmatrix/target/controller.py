@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from hwmatrix.model import RunSpec
 
 FIRST_FAILURE = "first failure"
-NO_WORKERS = "workers died more often than they are replaced"
+NO_WORKERS = "workers died more often than they are replaced, or no slot can be used any more"
 
 
 class Controller:
@@ -30,12 +30,15 @@ class Controller:
         self._spec = spec
         self._folder = Path(spec.folder)
         self._journal = Journal(self._folder, "controller", redact=redactor(os.environ))
-        self._scheduler = ListScheduler(self._stopping)
+        self._scheduler = ListScheduler(self._stopping, self._retired)
         self._failures = 0
         self._limit = 1 if spec.fail_fast else spec.max_failures
 
     def _stopping(self) -> bool:
         return runfolder.stop_reason(self._folder) is not None
+
+    def _retired(self, worker: str) -> bool:
+        return bool(runfolder.retired(self._folder, worker))
 
     def pytest_xdist_setupnodes(self, specs: Sequence[Any]) -> None:
         """Bind each worker to its slot; a worker that replaces another inherits the binding."""

@@ -2,8 +2,9 @@
 
 pytest and its plugins import a good deal only when they need it (hypothesis half a second's worth
 at the end of each session). A child names the modules that it had to import; the template imports
-those of the standard library and of the installed pytest plugins for the children to come. Modules
-of tests, and packages under test, are never among them: those are `preload`'s business.
+those of the standard library and of the installed pytest plugins for the children to come, and
+keeps the names in a file beside the runs for the templates to come. Modules of tests, and packages
+under test, are never among them: those are `preload`'s business.
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ import warnings
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
     import pytest
 
 _MOST = 1 << 15  # bytes: a pipe takes at least 64 KiB without a reader
@@ -27,9 +31,14 @@ _NEVER = frozenset({"test", "this", "antigravity", "__main__", "idlelib", "turtl
 class Lessons:
     """One lesson at a time: `begin` before the fork, `tell` in the child, `learn` after it."""
 
-    def __init__(self) -> None:
+    def __init__(self, path: Path) -> None:
+        self._path = path
         self._known: frozenset[str] = frozenset()
         self._read = self._write = -1
+
+    def recall(self, config: pytest.Config) -> None:
+        """Import what earlier templates learnt; what is not there any more is passed over."""
+        _import(self._kept(), config)
 
     def begin(self) -> None:
         """Note what is imported before the fork."""
@@ -53,14 +62,36 @@ class Lessons:
         except OSError:
             data = b""
         os.close(self._read)
-        allowed = _allowed(config)
-        names = [n for n in data.decode(errors="replace").split("\n") if _top(n) in allowed]
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            for name in names:
-                with contextlib.suppress(Exception):
-                    importlib.import_module(name)
+        names = _import(data.decode(errors="replace").split("\n"), config)
+        if names:
+            self._keep(names)
         return bool(names)
+
+    def _kept(self) -> list[str]:
+        try:
+            return self._path.read_text(encoding="utf-8", errors="replace").split()
+        except OSError:
+            return []
+
+    def _keep(self, names: list[str]) -> None:
+        kept = self._kept()
+        whole = [*kept, *(name for name in names if name not in kept)]
+        temporary = self._path.with_name(f"{self._path.name}.{os.getpid()}")
+        with contextlib.suppress(OSError):  # it only saves time
+            temporary.write_text("\n".join(whole), encoding="utf-8")
+            temporary.replace(self._path)
+
+
+def _import(names: Iterable[str], config: pytest.Config) -> list[str]:
+    """Import those of `names` that may be, without a sound; return them."""
+    allowed = _allowed(config)
+    wanted = [n for n in names if _top(n) in allowed and n not in sys.modules]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for name in wanted:
+            with contextlib.suppress(Exception):
+                importlib.import_module(name)
+    return wanted
 
 
 def _top(name: str) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from hwmatrix import runfolder
 from hwmatrix.model import Isolation
-from hwmatrix.target import slotenv
+from hwmatrix.target import memory, slotenv
 from hwmatrix.target.client import SlotServer
 from hwmatrix.target.part import Part, Sink, lost
 from hwmatrix.target.wire import Control, Frames, GoneError, Request
@@ -56,6 +56,8 @@ class Relay:
         self._sink = sink
         self._folder = Path(spec.folder)
         self._attempts = runfolder.read_accounts(self._folder).attempts if spec.resumed else {}
+        self._meter = memory.meter_for(spec.plan.backend, env)
+        self._units = 0
         forks = spec.isolation is Isolation.FORK
         self._server = SlotServer(self._env, spec.root, spec.preload if forks else None)
 
@@ -66,12 +68,29 @@ class Relay:
     def run_unit(self, unit: Unit) -> None:
         """Run `unit`; again, as a new attempt, while the machine was at fault and retries are left.
 
-        Each attempt has the whole budget.
+        Each attempt has the whole budget. When the slot's memory does not come clear, the slot is
+        retired and the unit is left for another.
         """
+        reason = self._not_clear()
+        if reason:
+            self._journal.write(
+                "SlotRetired",
+                slot=self._slot.index,
+                worker=self._worker,
+                reason=reason,
+                given=unit.id,
+            )
+            runfolder.retire(self._folder, self._worker, reason)
+            return
         first = self._attempts.get(unit.id, 0) + 1
         for attempt in range(first, first + 1 + self._spec.retries):
             if not self._run_attempt(unit, attempt) or self.stopping():
                 return
+
+    def _not_clear(self) -> str:
+        if self._meter is None:
+            return ""
+        return memory.not_clear(self._slot.devices, self._meter, self._env)
 
     def _run_attempt(self, unit: Unit, attempt: int) -> bool:
         """Run all parts: after a crash the rest of the file goes on in a new process.
@@ -141,7 +160,9 @@ class Relay:
     def _request(self, part: Part, budget_s: float) -> Request:
         unit = part.unit
         log = self._folder / runfolder.log_name(unit.id, part.attempt, part.number)
-        temporary = str(self._temporary / f"{self._worker}-{time.monotonic_ns():x}")
+        self._units += 1
+        # Short: the path of a socket below it may have 107 bytes.
+        temporary = str(self._temporary / f"{self._worker}.{self._units}")
         return Request(
             unit=unit.id,
             selectors=unit.selectors,
@@ -159,6 +180,7 @@ class Relay:
             worker_input=self._worker_input,
             done=tuple(part.done),
             env=slotenv.unit_env(unit, temporary, self._env),
+            lessons=str(self._folder.parent / ".lessons"),
             isolation=(unit.isolation or self._spec.isolation).value,
         )
 

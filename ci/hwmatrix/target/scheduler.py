@@ -40,11 +40,14 @@ class Node(Protocol):
 class ListScheduler:
     """xdist's `Scheduling` protocol; items are the units in order, the sentinel is the last.
 
-    `stopping` says whether nothing more is to be handed out.
+    `stopping` says whether nothing more is to be handed out; `retired`, whether the worker of that
+    name gave its unit back, because its slot cannot be used.
     """
 
-    def __init__(self, stopping: Callable[[], bool]) -> None:
+    def __init__(self, stopping: Callable[[], bool], retired: Callable[[str], bool]) -> None:
         self._stopping = stopping
+        self._retired = retired
+        self._useless: set[Node] = set()
         self._queue: list[int] | None = None
         self._units: list[str] = []
         self._running: dict[Node, int | None] = {}
@@ -64,7 +67,9 @@ class ListScheduler:
     def tests_finished(self) -> bool:
         """True when nothing runs and nothing is to be handed out."""
         busy = any(unit is not None for unit in self._running.values())
-        return self._queue is not None and not busy and (not self._queue or self._stopping())
+        usable = set(self._running) - self._useless or not self._useless
+        more = bool(self._queue) and usable and not self._stopping()
+        return self._queue is not None and not busy and not more
 
     @property
     def has_pending(self) -> bool:
@@ -96,8 +101,13 @@ class ListScheduler:
     def mark_test_complete(self, node: Node, item_index: int, duration: float = 0) -> None:
         """Take that a worker is through with an item."""
         del duration
-        if item_index < len(self._units):
-            self._running[node] = None
+        if item_index >= len(self._units):
+            return
+        self._running[node] = None
+        if self._retired(node.gateway.id):
+            self._useless.add(node)
+            self.mark_test_pending(self._units[item_index])
+        else:
             self._give(node)
 
     def mark_test_pending(self, item: str) -> None:
@@ -114,6 +124,7 @@ class ListScheduler:
     def remove_node(self, node: Node) -> str | None:
         """Forget a worker; return the unit that it was running."""
         unit = self._running.pop(node)
+        self._useless.discard(node)
         if node in self._free:
             self._free.remove(node)
         return None if unit is None else self._units[unit]

@@ -130,7 +130,7 @@ class Template:
         self._parent = parent
         self._reporter = Reporter(request.worker_input)
         self._in_child = False
-        self._lessons = Lessons()
+        self._lessons = Lessons(Path(request.lessons))
 
     def run(self, output: int) -> NoReturn:
         """Configure pytest as for the request, and serve; in the children, run and leave."""
@@ -154,6 +154,7 @@ class Template:
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection(self, session: pytest.Session) -> None:
         """Wait here; return in the child, which then goes on with the ordinary collection."""
+        self._lessons.recall(session.config)
         reason = unsafe()
         if reason:
             self._refuse(reason)
@@ -227,9 +228,9 @@ def settle() -> None:
 
 def leave(status: int) -> NoReturn:
     """End the child as an interpreter would, but for tearing down modules that it only copied."""
-    for thread in threading.enumerate():
-        if thread is not threading.main_thread() and not thread.daemon:
-            thread.join()
+    # What the interpreter calls first: it tells the workers of thread pools to end, then joins all
+    # threads but daemons. A join alone would wait for ever for an idle pool.
+    threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001 - no public name
     atexit._run_exitfuncs()  # noqa: SLF001 - public names only register
     sys.stdout.flush()
     sys.stderr.flush()

@@ -32,7 +32,7 @@ class Request:
 
     `selectors` and `options` are pytest's arguments; `done` are node ids that earlier parts
     finished with. `log` and `stacks` are absolute paths. `budget_s` counts from the start of this
-    part. `isolation` is "fork" or "spawn".
+    part. `isolation` is "fork" or "spawn". `lessons` is the file of lessons.py.
     """
 
     unit: str
@@ -47,6 +47,7 @@ class Request:
     done: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
     isolation: str = "spawn"
+    lessons: str = ""
 
     @property
     def args(self) -> list[str]:

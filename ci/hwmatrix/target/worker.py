@@ -10,6 +10,7 @@ import builtins
 import contextlib
 import copy
 import os
+import socket
 import traceback
 import warnings
 from pathlib import Path
@@ -60,7 +61,7 @@ class Worker:
             spec,
             next(slot for slot in spec.slots if slot.index == index),
             worker=name,
-            worker_input={k: v for k, v in worker_input.items() if k != "mainargv"},
+            worker_input={**_for_coverage(spec.root), **worker_input, "mainargv": ["pytest"]},
             env=os.environ,
             temporary=Path(os.environ[runfolder.TEMPORARY]),
             journal=Journal(
@@ -100,6 +101,18 @@ class Worker:
         """Return the child's own form: to serialise a subtest's report twice spoils it."""
         data: dict[str, Any] | None = getattr(report, _DATA, None)
         return None if data is None else dict(data)
+
+
+def _for_coverage(root: str) -> dict[str, object]:
+    """Return what pytest-cov expects of its controller's side, which is not there.
+
+    Each child then leaves a data file of its own in the project's root, for `coverage combine`.
+    """
+    return {
+        "cov_master_host": socket.gethostname(),
+        "cov_master_topdir": root,
+        "cov_master_rsync_roots": [],
+    }
 
 
 class Carrier:

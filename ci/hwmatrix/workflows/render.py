@@ -116,9 +116,9 @@ def _inputs(event: GateEvent) -> list[str]:
 def _concerns(gates: Iterable[GateRule]) -> str:
     """Return the expression that is false for a label event whose label no gate row names."""
     labels = sorted({label for rule in gates for label in rule.labels})
-    # A YAML line takes neither `: ` nor ` #`, and an expression doubles its quotes.
-    listed = json.dumps(labels).replace("'", "''")
-    for char in ":#":
+    # What would end a YAML line, an expression or its text stands there as JSON escapes it.
+    listed = json.dumps(labels)
+    for char in ":#{}$'":
         listed = listed.replace(char, f"\\u{ord(char):04x}")
     return (
         "github.event.action != 'labeled' || "
@@ -131,5 +131,8 @@ def _schedules(gates: Iterable[GateRule]) -> list[tuple[str, str]]:
     found: dict[str, str] = {}
     for rule in gates:
         for number, cron in enumerate(rule.cron, start=1):
-            found.setdefault(cron, rule.name if len(rule.cron) == 1 else f"{rule.name}-{number}")
+            name = rule.name if len(rule.cron) == 1 else f"{rule.name}-{number}"
+            while cron not in found and name in found.values():
+                name += "-again"  # row `a-1` beside the first cron of row `a`
+            found.setdefault(cron, name)
     return [(name, cron) for cron, name in found.items()]

@@ -14,6 +14,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -219,7 +220,28 @@ class Runner:
             done[key] = self._job(key, job, {name: done[name] for name in needs})
         return done
 
-    def _job(self, key: str, job: dict[str, Any], before: dict[str, list[JobRun]]) -> list[JobRun]:
+    def run_failed_again(self, done: dict[str, list[JobRun]]) -> dict[str, list[JobRun]]:
+        """Do what "Re-run failed jobs" does: jobs that went well keep their results."""
+        failed = {run.name for runs in done.values() for run in runs if run.result == "failure"}
+        again: dict[str, list[JobRun]] = {}
+        for key, job in self.workflow["jobs"].items():
+            named = job.get("needs", [])
+            before = {n: again[n] for n in ([named] if isinstance(named, str) else named)}
+            if {run.name for run in done[key]} & failed:
+                known = {run.name: run for run in done[key] if run.name not in failed}
+                again[key] = self._job(key, job, before, known)
+            else:
+                again[key] = done[key]
+        return again
+
+    def _job(
+        self,
+        key: str,
+        job: dict[str, Any],
+        before: dict[str, list[JobRun]],
+        known: Mapping[str, JobRun] | None = None,
+    ) -> list[JobRun]:
+        """Run a job, or each job of its matrix; those in `known` have run already."""
         needs = {
             name: {"result": _result(runs), "outputs": runs[0].outputs if runs else {}}
             for name, runs in before.items()
@@ -234,7 +256,10 @@ class Runner:
             return [self._steps(key, job, contexts)]
         entries = fill(job["strategy"]["matrix"], contexts)["include"]
         assert 1 <= fill(job["strategy"]["max-parallel"], contexts) <= 256
-        return [self._steps(key, job, {**contexts, "matrix": entry}) for entry in entries]
+        return [
+            (known or {}).get(entry["name"]) or self._steps(key, job, {**contexts, "matrix": entry})
+            for entry in entries
+        ]
 
     def _steps(self, key: str, job: dict[str, Any], contexts: dict[str, Any]) -> JobRun:
         name = str(fill(job["name"], contexts))
@@ -265,12 +290,15 @@ class Runner:
         if action == "actions/upload-artifact":
             source, target = self.root / given["path"], self.artifacts / given["name"]
             assert re.fullmatch(r'[^":<>|*?\r\n\\/]+', given["name"])
+            if given.get("overwrite"):
+                shutil.rmtree(target, ignore_errors=True)
             target.mkdir()
             if source.is_dir():
                 shutil.copytree(source, target, dirs_exist_ok=True)
             else:
                 shutil.copy(source, target)
         elif action == "actions/download-artifact":
+            shutil.rmtree(self.root / given["path"], ignore_errors=True)  # a fresh machine
             shutil.copytree(self.artifacts, self.root / given["path"])
         else:
             assert action in {"actions/checkout", "actions/setup-python"}
@@ -319,8 +347,7 @@ class Runner:
         self._wait(lambda: any(started in f.read_text() for f in journal.glob("*")), process)
         process.kill()
         process.wait(timeout=60)
-        lines = list(journal.glob("*"))
-        _until(lambda: any("RunEnd" in file.read_text() for file in lines), 30)
+        _until(lambda: any("RunEnd" in f.read_text() for f in journal.glob("*")), 20)
 
     def _wait(self, found: Callable[[], Any], process: subprocess.Popen[bytes]) -> Any:
         def ready() -> Any:
@@ -331,8 +358,6 @@ class Runner:
 
 
 def _until(found: Callable[[], Any], limit_s: float) -> Any:
-    import time
-
     end = time.monotonic() + limit_s
     while time.monotonic() < end:
         if value := found():
@@ -365,21 +390,18 @@ def _outputs(text: str) -> dict[str, str]:
     return found
 
 
-@pytest.fixture
-def project(tmp_path: Path) -> Any:
+def make_project(root: Path) -> Any:
     """A project of three files on cpu, whose table makes three shards of them, in a container."""
-    made = _session_conftest().Project(tmp_path)
-    table = made.table.read_text().replace("slots = 2", "slots = 1").replace(
-        '[runner.cpu]\n', '[runner.cpu]\nlabels_here\n'
-    )
-    table = table.replace("labels_here\n", "").replace(
-        "max_job_minutes = 30\n\n[runner.1-gpu", 'max_job_minutes = 30\nlabels = { cpu = ["here"] }'
-        "\n\n[runner.1-gpu"
+    made = _session_conftest().Project(root)
+    table = made.table.read_text().replace("slots = 2", "slots = 1")
+    table = table.replace(
+        "max_job_minutes = 30\n\n[runner.1-gpu",
+        'max_job_minutes = 30\nlabels = { cpu = ["here"] }\n\n[runner.1-gpu',
     )
     table = table.replace('default_variant = "cpu"\n', 'default_variant = "cpu"\nsetup_s = 1\n')
     made.table.write_text(table + CONTAINER + TABLE_ROWS)
     for letter in "abc":
-        made.file(f"test_{letter}.py", "import time\n\ndef test_it():\n    time.sleep(0.1)\n")
+        made.file(f"test_{letter}.py", "def test_it():\n    pass\n")
     (made.root / "ci" / "hwmatrix").symlink_to(PACKAGE / "hwmatrix")
     nox = made.root / "ci" / "nox"
     nox.write_text(NOX)
@@ -389,8 +411,49 @@ def project(tmp_path: Path) -> Any:
     return made
 
 
-@pytest.fixture
-def runner(project: Any) -> Runner:
-    """A run of the workflow, started by hand for the session cpu-stage-b."""
+def make_runner(root: Path) -> Runner:
+    """A run of the workflow in a new project, started by hand for the session cpu-stage-b."""
     event = {"inputs": {"session": "cpu-stage-b"}, "repository": {"full_name": "o/r"}}
-    return Runner(project, event, "workflow_dispatch")
+    return Runner(make_project(root), event, "workflow_dispatch")
+
+
+@dataclasses.dataclass
+class Played:
+    """Two attempts at one run: the second shard was killed in the first and ran in the second."""
+
+    runner: Runner
+    first: dict[str, list[JobRun]]
+    first_uploads: dict[str, list[str]]
+    second: dict[str, list[JobRun]]
+
+    def reports(self, to: Path) -> Path:
+        """Copy what `finish` read last to a folder that a test may spoil."""
+        shutil.copytree(self.runner.root / "reports", to)
+        return to
+
+
+# The second file is slow while this file lies beside the tests: it is killed meanwhile.
+SLOW = """\
+import time
+from pathlib import Path
+
+def test_it():
+    time.sleep(8 if Path(__file__).with_name("slow").exists() else 0)
+"""
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
+    runner = make_runner(tmp_path_factory.mktemp("played"))
+    runner.project.file("test_b.py", SLOW)
+    slow = runner.root / "test" / "slow"
+    slow.touch()
+    runner.kill = "cpu-stage-b (cpu) 2"
+    first = runner.run()
+    uploads = {
+        path.name: sorted(file.name for file in path.iterdir())
+        for path in runner.artifacts.iterdir()
+    }
+    slow.unlink()
+    runner.kill = None
+    return Played(runner, first, uploads, runner.run_failed_again(first))

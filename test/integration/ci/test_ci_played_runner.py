@@ -7,18 +7,36 @@ import shutil
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from test.integration.ci.conftest import Runner
+    from pathlib import Path
+
+    from test.integration.ci.conftest import Played
 
 NAMES = [f"cpu-stage-b (cpu) {n}" for n in (1, 2, 3)]
 
 
-def test_three_shards_come_to_one_green_verdict(runner: Runner) -> None:
-    done = runner.run()
+def test_a_killed_shard_is_red_with_its_reason_and_command(played: Played) -> None:
+    done = played.first
     assert [run.result for run in done["plan"]] == ["success"], done["plan"][0].log
+    assert [run.result for run in done["checks"]] == ["success"], done["checks"][0].log
     assert [run.name for run in done["test"]] == NAMES
-    assert [run.result for run in done["test"]] == ["success"] * 3, done["test"][0].log
+    assert [run.result for run in done["test"]] == ["success", "failure", "success"], done["test"]
     finish = done["finish"][0]
     assert finish.name == "hwmatrix"
+    assert finish.result == "failure"
+    assert "shard 2/3: " in finish.log
+    assert "the run has no end" in finish.log or "the run was stopped" in finish.log, finish.log
+    assert "nox -s cpu-stage-b -- test/test_b.py" in finish.summary
+    assert "❌ hwmatrix: red" in finish.summary
+    # No report.json was written: finish made the report from plan and journal.
+    uploaded = played.first_uploads["report+cpu-stage-b+cpu+2"]
+    assert "plan.json" in uploaded
+    assert "report.json" not in uploaded
+
+
+def test_three_shards_come_to_one_green_verdict(played: Played) -> None:
+    done = played.second
+    assert [run.result for run in done["test"]] == ["success"] * 3, done["test"][1].log
+    finish = done["finish"][0]
     assert finish.result == "success", finish.log
     assert "GREEN  3 reports, 3 units" in finish.log
     assert "✅ hwmatrix: green" in finish.summary
@@ -26,46 +44,27 @@ def test_three_shards_come_to_one_green_verdict(runner: Runner) -> None:
     assert "no report tells its commit" in finish.log
 
 
-def test_a_killed_shard_is_red_with_its_reason_and_command(runner: Runner) -> None:
-    body = "import time\n\ndef test_it():\n    time.sleep(8)\n"
-    for letter in "abc":
-        runner.project.file(f"test_{letter}.py", body)
-    runner.kill = NAMES[1]
-    text = runner.project.table.read_text()
-    runner.project.table.write_text(text.replace("floor_s = 4", "floor_s = 20"))
-    entries = [run for run in runner.run().items() if run[0] in {"test", "finish"}]
-    done = dict(entries)
-    assert [run.result for run in done["test"]] == ["success", "failure", "success"]
-    finish = done["finish"][0]
-    assert finish.result == "failure"
-    assert "shard 2/3: the run has no end" in finish.log or "stopped" in finish.log
-    assert "nox -s cpu-stage-b" in finish.summary
-    assert "❌ hwmatrix: red" in finish.summary
-    uploaded = runner.artifacts / "report+cpu-stage-b+cpu+2"
-    assert (uploaded / "plan.json").is_file()
-
-
-def test_a_report_that_never_came_is_red(runner: Runner) -> None:
-    done = runner.run()
-    assert done["finish"][0].result == "success", done["finish"][0].log
-    shutil.rmtree(runner.root / "reports" / "report+cpu-stage-b+cpu+3")
-    decision = "reports/decision/decision.json"
-    ended = runner.project.hwmatrix("finish", "reports", "--decision", decision)
+def test_a_report_that_never_came_is_red(played: Played, tmp_path: Path) -> None:
+    reports = played.reports(tmp_path / "reports")
+    shutil.rmtree(reports / "report+cpu-stage-b+cpu+3")
+    decision = str(reports / "decision" / "decision.json")
+    ended = played.runner.project.hwmatrix("finish", str(reports), "--decision", decision)
     assert ended.status == 1
     assert "cpu-stage-b (cpu) 3: its report is missing (1 units)" in ended.err
+    # Without a decision too: the reports themselves say how many there should be.
+    alone = played.runner.project.hwmatrix("finish", str(reports))
+    assert alone.status == 1
+    assert "missing: shard 3 of 3" in alone.err
 
 
-def test_doubled_and_foreign_reports_are_red(runner: Runner) -> None:
-    runner.run()
-    reports = runner.root / "reports"
+def test_doubled_and_foreign_reports_are_red(played: Played, tmp_path: Path) -> None:
+    reports = played.reports(tmp_path / "reports")
     one = reports / "report+cpu-stage-b+cpu+1"
     shutil.copytree(one, reports / "again")
     two = reports / "report+cpu-stage-b+cpu+2" / "report.json"
-    text = json.loads(two.read_text())
-    two.write_text(json.dumps({**text, "plan_hash": "0" * 16}))
-    ended = runner.project.hwmatrix(
-        "finish", "reports", "--decision", "reports/decision/decision.json", "--json"
-    )
+    two.write_text(json.dumps({**json.loads(two.read_text()), "plan_hash": "0" * 16}))
+    decision = str(reports / "decision" / "decision.json")
+    ended = played.runner.project.hwmatrix("finish", str(reports), "--decision", decision, "--json")
     assert ended.status == 1
     told = json.loads(ended.out)
     assert told["verdict"] == "red"
@@ -74,13 +73,14 @@ def test_doubled_and_foreign_reports_are_red(runner: Runner) -> None:
     assert any("foreign report" in r and "it is of plan 0000" in r for r in told["reasons"])
 
 
-def test_nothing_chosen_is_neutral(runner: Runner) -> None:
+def test_nothing_chosen_is_neutral(played: Played, tmp_path: Path) -> None:
     decision = {"version": 1, "sessions": [], "skipped": [], "neutral": True}
-    (runner.root / "decision.json").write_text(json.dumps(decision))
-    made = runner.project.hwmatrix("matrix", "--decision", "decision.json")
+    file = tmp_path / "decision.json"
+    file.write_text(json.dumps(decision))
+    made = played.runner.project.hwmatrix("matrix", "--decision", str(file))
     assert made.status == 0, made.err
     assert json.loads(made.out)["count"] == 0
-    ended = runner.project.hwmatrix("finish", "--decision", "decision.json")
+    ended = played.runner.project.hwmatrix("finish", "--decision", str(file))
     assert ended.status == 0, ended.err
     assert "NEUTRAL" in ended.err
     assert "the gate chose nothing" in ended.err

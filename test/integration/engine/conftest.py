@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 import time
 from dataclasses import dataclass
@@ -20,7 +22,7 @@ from hwmatrix import codec, journal
 from hwmatrix.model import Backend, Device, Isolation, Plan, RunSpec, Slot, Unit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 CORE = str(Path(hwmatrix.__file__).parents[1])
 MARKER = "ENGINE_TEST_RUN"
@@ -76,14 +78,14 @@ class Engine:
     def __init__(self, folder: Path) -> None:
         self.root = folder / "project"
         self.folder = folder / "run"
-        self.scratch = folder / "scratch"
+        # Not below `folder`: the path of a socket may have 107 bytes.
+        self.scratch = Path(tempfile.mkdtemp(prefix="eng-"))
         self.root.mkdir()
-        self.scratch.mkdir()
         self.env = {
             **{k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")},
             MARKER: str(self.folder),
             "TMPDIR": str(self.scratch),
-            "PYTHONPATH": CORE,
+            "PYTHONPATH": os.pathsep.join(filter(None, [CORE, os.environ.get("PYTHONPATH")])),
             # A second and more at each exit of a child.
             "PYTEST_ADDOPTS": "-p no:hypothesispytest",
         }
@@ -113,11 +115,18 @@ class Engine:
         }
         return Unit(**{**values, **changes})
 
-    def spec(self, *units: Unit | str, slots: int = 1, **changes: Any) -> RunSpec:
+    def spec(
+        self,
+        *units: Unit | str,
+        slots: int = 1,
+        backend: Backend = Backend.CPU,
+        keys: Sequence[str] = (),
+        **changes: Any,
+    ) -> RunSpec:
         made = tuple(self.unit(u) if isinstance(u, str) else u for u in units)
         plan = Plan(
             session="cpu-stage-b",
-            backend=Backend.CPU,
+            backend=backend,
             variant="cpu",
             tier="stage-b",
             suites=("stage-b-test-cpu",),
@@ -126,7 +135,8 @@ class Engine:
             shards=1,
             hash="0" * 64,
         )
-        devices = [Device(key=f"rank{i}", token=str(i)) for i in range(slots)]
+        names = keys or [f"rank{i}" for i in range(slots)]
+        devices = [Device(key=name, token=str(i)) for i, name in enumerate(names)]
         values = {
             "run_id": "run",
             "plan": plan,
@@ -152,9 +162,9 @@ class Engine:
         self.guards.append(guard)
         return guard
 
-    def finish(self, guard: subprocess.Popen[str]) -> Result:
+    def finish(self, guard: subprocess.Popen[str], *, timeout_s: float = 60) -> Result:
         """Wait for the guard, and for the last process of the run; return what is left."""
-        output, _ = guard.communicate(timeout=60)
+        output, _ = guard.communicate(timeout=timeout_s)
         ending = json.loads(output.splitlines()[-1]) if guard.returncode == 0 else {}
         assert guard.returncode <= 0, output
         for name in ("pytest.log", "supervisor.log"):
@@ -228,3 +238,4 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
         if guard.poll() is None:
             guard.kill()
         guard.communicate()
+    shutil.rmtree(made.scratch, ignore_errors=True)

@@ -460,3 +460,34 @@ def test_template_killed_by_a_test(engine: Engine) -> None:
     end = result.end("test_kills.py")
     assert (end["cause"], end["signal"]) == ("crashed", 9)
     assert result.tests("test_fine.py") == {"test_fine": "passed"}
+
+
+@pytest.mark.parametrize("isolation", Isolation)
+def test_coverage_that_the_project_asks_for(engine: Engine, isolation: Isolation) -> None:
+    pytest.importorskip("pytest_cov")
+    (engine.root / "library.py").write_text(
+        "def used():\n    return 1\n\ndef unused():\n    return 2\n"
+    )
+    (engine.root / "pytest.ini").write_text("[pytest]\naddopts = --cov=library --cov-report=\n")
+    text = "import library\n\ndef test_used():\n    assert library.used() == 1\n"
+    units = engine.write(one=text, two=text)
+    result = engine.run(*units, isolation=isolation)
+    for unit in units:
+        assert result.tests(unit) == {"test_used": "passed"}
+        assert result.end(unit)["exit_status"] == 0
+    assert len(list(engine.root.glob(".coverage.*"))) == 2
+    for command in (["combine"], ["json"]):
+        subprocess.run([sys.executable, "-m", "coverage", *command], cwd=engine.root, check=True)
+    told = json.loads((engine.root / "coverage.json").read_text())
+    assert told["files"]["library.py"]["missing_lines"] == [5]
+
+
+def test_last_failed(project: Engine) -> None:
+    name = "test_outcomes.py"
+    cache = project.root / ".pytest_cache/v/cache"
+    cache.mkdir(parents=True)
+    (cache / "lastfailed").write_text(json.dumps({f"{name}::test_rewritten": True}))
+    before = (cache / "lastfailed").read_text()
+    result = project.run(name, pytest_args=("--lf",))
+    assert result.tests(name) == {"test_rewritten": "failed"}
+    assert (cache / "lastfailed").read_text() == before

@@ -245,3 +245,24 @@ def test_crash_after_the_last_test_is_no_success(engine: Engine) -> None:
     end = result.end(unit)
     assert (end["cause"], end["signal"], end["test"]) == ("crashed", 6, None)
     assert result.tests(unit) == {"test_fine": "passed"}
+
+
+POOL = """
+    from concurrent.futures import ThreadPoolExecutor
+
+    POOL = ThreadPoolExecutor(2)
+
+    def test_pool():
+        assert POOL.submit(lambda: 1).result() == 1
+"""
+
+
+@pytest.mark.parametrize("isolation", list(Isolation))
+def test_an_idle_thread_pool_does_not_keep_the_process(
+    engine: Engine, isolation: Isolation
+) -> None:
+    """Pools of torch's compiler and of others are left open; the interpreter ends them itself."""
+    (unit,) = engine.write(pool=POOL)
+    result = engine.run(engine.unit(unit, budget_s=30, test_limit_s=20), isolation=isolation)
+    assert result.tests(unit) == {"test_pool": "passed"}
+    assert result.end(unit)["cause"] == "finished"

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from hwmatrix import cli
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -103,7 +105,7 @@ def test_people_get_words(gate: Gate) -> None:
         "\nrun    cuda-stage-b  suites stage-b-test-1-gpu\n         row 'main' (ci/" in done.stdout
     )
     assert "\nskip   cuda-stage-b-cuda-12.6\nskip   cuda-extra-a-cuda-12.6\n" in done.stdout
-    assert done.stdout.endswith("\n3 of 19 sessions to run\n")
+    assert done.stdout.endswith("\n3 of 20 sessions to run\n")
 
 
 def test_without_an_api_labels_are_given_by_hand(gate: Gate) -> None:
@@ -144,7 +146,7 @@ def test_changed_paths_from_a_file_and_from_git(gate: Gate, project: Path, tmp_p
     git("mv", "docs/a b.rst", "a.py")
     git("commit", "-qm", "third")
     assert sessions(gate(*common, "main")) == ["cpu-stage-a", "cpu-stage-b"]
-    unknown = gate(*common, "--output=x")
+    unknown = gate(*common[:-1], "--diff=--output=x")
     assert sessions(unknown) == ["cpu-stage-a", "cpu-stage-b"]
     assert "git diff ended with 128" in unknown.stderr
     assert not (project / "x...HEAD").exists()
@@ -198,29 +200,23 @@ HOSTILE = {
 
 
 def hostile_event(kind: str, text: str) -> tuple[str, dict[str, Any]]:
-    repository = {"full_name": "ada-example/kernels"}
+    """An event with `text` in one place, and GitHub's name of it."""
     pull = {"number": 7, "base": {"ref": "main"}, "labels": [{"name": text}]}
-    if kind == "branch":
-        pull["base"] = {"ref": text}
-        return "pull_request", {"action": "opened", "pull_request": pull, "repository": repository}
-    if kind == "label":
-        event = {"action": "labeled", "label": {"name": text}, "pull_request": pull}
-        return "pull_request", {**event, "repository": repository}
-    if kind == "action":
-        return "pull_request", {"action": text, "pull_request": pull, "repository": repository}
-    if kind == "push":
-        return "push", {"ref": f"refs/heads/{text}", "repository": repository}
-    if kind == "cron":
-        return "schedule", {"schedule": text, "repository": repository}
-    if kind == "repository":
-        event = {"action": "opened", "pull_request": pull}
-        return "pull_request", {**event, "repository": {"full_name": text}}
-    if kind == "name":
-        return text.replace("\0", ""), {"action": "opened"}
-    return "workflow_dispatch", {"inputs": {kind: text}, "repository": repository}
+    opened = {"action": "opened", "pull_request": pull}
+    events: dict[str, tuple[str, dict[str, Any]]] = {
+        "branch": ("pull_request", {**opened, "pull_request": {**pull, "base": {"ref": text}}}),
+        "label": ("pull_request", {**opened, "action": "labeled", "label": {"name": text}}),
+        "paths": ("pull_request", opened),
+        "action": ("pull_request", {**opened, "action": text}),
+        "repository": ("pull_request", {**opened, "repository": {"full_name": text}}),
+        "push": ("push", {"ref": f"refs/heads/{text}"}),
+        "cron": ("schedule", {"schedule": text}),
+    }
+    name, event = events.get(kind, ("workflow_dispatch", {"inputs": {kind: text}}))
+    return name, {"repository": {"full_name": "ada-example/kernels"}, **event}
 
 
-KINDS = ("branch", "label", "action", "push", "cron", "repository", "suite", "file", "own-input")
+KINDS = ("branch", "label", "paths", "action", "push", "cron", "repository", "suite", "file", "own")
 
 
 def harmless(text: str) -> None:
@@ -237,25 +233,32 @@ def harmless(text: str) -> None:
 
 @pytest.mark.parametrize("text", HOSTILE)
 @pytest.mark.parametrize("kind", KINDS)
-def test_hostile_text_has_no_effect(
-    kind: str, text: str, api: Any, gate: Gate, tmp_path: Path
+def test_hostile_text_has_no_effect(  # noqa: PLR0917 - fixtures
+    kind: str,
+    text: str,
+    api: Any,
+    project: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     name, event = hostile_event(kind, HOSTILE[text])
-    path = tmp_path / "event.json"
+    path = project / "event.json"
     path.write_text(json.dumps(event), encoding="utf-8")
     api.on(LABELS, {"body": [{"name": HOSTILE[text]}]})
     api.on(FILES, {"body": [{"filename": HOSTILE[text]}]})
-    variables = github(api, "pr-opened", name) | {"GITHUB_EVENT_PATH": str(path)}
-    done = gate("--json", **variables)
-    assert done.returncode in {0, 15}
-    assert "Traceback" not in done.stderr
-    harmless(done.stdout)
-    harmless(done.stderr)
-    if done.returncode == 0:
-        started = {session.split("-")[0] for session in sessions(done)}
-        assert started <= ({"cpu"} if name != "workflow_dispatch" else {"cpu", "cuda", "amd"})
-        assert re.fullmatch(r"[\x20-\x7e]*\n", done.stdout)
-    assert not list(tmp_path.rglob("owned"))
+    monkeypatch.chdir(project)
+    for key, value in {**github(api, "", name), "GITHUB_EVENT_PATH": str(path)}.items():
+        monkeypatch.setenv(key, value)
+    status = cli.main(["gate", "--json"])
+    out, err = capsys.readouterr()
+    assert status in {0, 15}
+    assert (status == 0) is bool(re.fullmatch(r"[\x20-\x7e]*\n", out))
+    harmless(out)
+    harmless(err)
+    rows = json.loads(out)["sessions"] if out else []
+    started = {row["session"].split("-")[0] for row in rows}
+    assert started <= ({"cpu"} if name != "workflow_dispatch" else {"cpu", "cuda", "amd"})
+    assert not list(project.rglob("owned"))
 
 
 def test_hostile_labels_of_the_table_reach_no_command(

@@ -23,18 +23,15 @@ from hwmatrix.kit import assert_logprob_kl
 register_cpu_ci(
     120,
     suite="stage-b-test-cpu",
-    disabled="transformers and its companions are not in the requirements yet",
 )
 register_cuda_ci(
     60,
     suite="stage-b-test-1-gpu-small",
-    disabled="transformers and its companions are not in the requirements yet",
 )
 # amd: copied from cuda, never measured there.
 register_amd_ci(
     60,
     suite="stage-b-test-1-gpu-small-amd",
-    disabled="transformers and its companions are not in the requirements yet",
 )
 
 LIMITS = {torch.float32: 5e-9, torch.bfloat16: 5e-3}

@@ -1,8 +1,8 @@
 """Grammar-constrained decoding gives text of the grammar, whatever the model would rather say.
 
 xgrammar masks the logits of transformers' `generate`: JSON by schema, a regular expression, a
-choice among words. The model's weights are random, so that nothing but the grammar can bring order in, and
-it is sampled, not greedy, with several seeds.
+choice among words. The model's weights are random, so that nothing but the grammar can bring order
+in, and it is sampled, not greedy, with several seeds.
 
 Teeth: the same seeds without a grammar give no text of the grammar; the choice is really the
 model's (several of the words occur, and banning one never gives it); a mask that is shifted by one
@@ -26,23 +26,19 @@ from hwmatrix import register_amd_ci, register_cpu_ci, register_cuda_ci, registe
 register_cpu_ci(
     40,
     suite="stage-b-test-cpu",
-    disabled="transformers and its companions are not in the requirements yet",
 )
 register_cuda_ci(
     40,
     suite="stage-b-test-1-gpu-small",
-    disabled="transformers and its companions are not in the requirements yet",
 )
 # amd and xpu: copied from cuda, never measured there.
 register_amd_ci(
     40,
     suite="stage-b-test-1-gpu-small-amd",
-    disabled="transformers and its companions are not in the requirements yet",
 )
 register_xpu_ci(
     40,
     suite="stage-b-test-1-gpu-xpu",
-    disabled="transformers and its companions are not in the requirements yet",
 )
 
 STOP, FIRST_BYTE, NEW = 1, 8, 64

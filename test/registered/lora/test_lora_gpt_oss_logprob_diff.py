@@ -31,18 +31,15 @@ from hwmatrix.kit import assert_logprob_kl, logprob_kl
 register_cpu_ci(
     150,
     suite="stage-c-test-cpu-4-rank",
-    disabled="transformers and its companions are not in the requirements yet",
 )
 # cuda: not measured on four GPUs; copied from cpu. amd: copied from cuda.
 register_cuda_ci(
     150,
     suite="stage-c-test-4-gpu",
-    disabled="transformers and its companions are not in the requirements yet",
 )
 register_amd_ci(
     150,
     suite="stage-c-test-4-gpu-amd",
-    disabled="transformers and its companions are not in the requirements yet",
 )
 
 RANKS = 4

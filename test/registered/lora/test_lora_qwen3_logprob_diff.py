@@ -24,23 +24,19 @@ from hwmatrix.kit import assert_logprob_kl, logprob_kl
 register_cpu_ci(
     60,
     suite="stage-b-test-cpu",
-    disabled="transformers and its companions are not in the requirements yet",
 )
 register_cuda_ci(
     60,
     suite="extra-a-test-1-gpu-large",
-    disabled="transformers and its companions are not in the requirements yet",
 )
 # amd and xpu: copied from cuda, never measured there.
 register_amd_ci(
     60,
     suite="stage-b-test-1-gpu-small-amd",
-    disabled="transformers and its companions are not in the requirements yet",
 )
 register_xpu_ci(
     60,
     suite="stage-b-test-1-gpu-xpu",
-    disabled="transformers and its companions are not in the requirements yet",
 )
 
 MAX_KL = 5e-3

@@ -35,18 +35,15 @@ from hwmatrix.kit import record_measurement
 register_cpu_ci(
     30,
     suite="stage-b-test-cpu",
-    disabled="transformers and its companions are not in the requirements yet",
 )
 register_cuda_ci(
     40,
     suite="extra-a-test-1-gpu-large",
-    disabled="transformers and its companions are not in the requirements yet",
 )
 # amd: copied from cuda, never measured there.
 register_amd_ci(
     40,
     suite="extra-a-test-1-gpu-large-amd",
-    disabled="transformers and its companions are not in the requirements yet",
 )
 
 MANTISSA = {"float8_e4m3fn": 3, "float8_e4m3fnuz": 3, "float8_e5m2": 2}

@@ -24,18 +24,15 @@ from hwmatrix import register_amd_ci, register_cpu_ci, register_cuda_ci
 register_cpu_ci(
     40,
     suite="stage-b-test-cpu",
-    disabled="transformers and its companions are not in the requirements yet",
 )
 register_cuda_ci(
     40,
     suite="extra-a-test-1-gpu-large",
-    disabled="transformers and its companions are not in the requirements yet",
 )
 # amd: copied from cuda, never measured there.
 register_amd_ci(
     40,
     suite="extra-a-test-1-gpu-large-amd",
-    disabled="transformers and its companions are not in the requirements yet",
 )
 
 NEW = 12

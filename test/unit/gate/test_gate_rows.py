@@ -98,8 +98,8 @@ WRONG = {
         ROW + ROW,
         [
             (
-                f'{LINE + 4}: gate[1].name is "x", as is that of the row on line {LINE}. Rename one: '
-                "reasons name rows."
+                f'{LINE + 4}: gate[1].name is "x", as is that of the row on line {LINE}. '
+                "Rename one: reasons name rows."
             )
         ],
     ),
@@ -117,8 +117,8 @@ WRONG = {
         ROW + "variants = ['rocm-7.0']\n",
         [
             (
-                f'{LINE + 3}: gate[0].variants[0] is "rocm-7.0", which is retired: Take ROCm 7.1 or '
-                "7.2. Remove it."
+                f'{LINE + 3}: gate[0].variants[0] is "rocm-7.0", which is retired: Take ROCm 7.1 '
+                "or 7.2. Remove it."
             )
         ],
     ),
@@ -155,8 +155,8 @@ WRONG = {
         ROW + "labels = ['a']\nbypass_labels = ['push']\ncontinue_on_error = ['schedule']\n",
         [
             (
-                f'{LINE + 4}: gate[0].bypass_labels[0] is "push", which this row does not answer to. '
-                "Its events: pull_request."
+                f'{LINE + 4}: gate[0].bypass_labels[0] is "push", which this row does not answer '
+                "to. Its events: pull_request."
             ),
             f'{LINE + 5}: gate[0].continue_on_error[0] is "schedule", which this row does not ans',
         ],
@@ -226,9 +226,18 @@ def test_rows_that_never_meet_may_differ(name: str) -> None:
     assert len(parse(BASE + one + other, "t.toml").gates) == 2
 
 
+def test_rows_that_meet_may_agree() -> None:
+    rows = ROW + "env = { A = '1' }\n" + ROW.replace('"x"', '"y"') + "env = { A = '1', B = '2' }\n"
+    assert [rule.env for rule in parse(BASE + rows, "t.toml").gates] == [
+        {"A": "1"},
+        {"A": "1", "B": "2"},
+    ]
+
+
 def test_schedules_of_different_hours_may_differ() -> None:
     rows = [
-        f"[[gate]]\nname = '{n}'\nevents = ['schedule']\ncron = ['0 {n} * * *']\nenv = {{A='{n}'}}\n"
+        f"[[gate]]\nname = '{n}'\nevents = ['schedule']\ncron = ['0 {n} * * *']\n"
+        f"env = {{ A = '{n}' }}\n"
         for n in (1, 2)
     ]
     assert len(parse(BASE + "".join(rows), "t.toml").gates) == 2
@@ -267,9 +276,17 @@ def test_a_suite_that_no_row_reaches_is_told() -> None:
     (found,) = unreached(rows)
     line = BASE[: BASE.index("[suite.amd.nightly")].count("\n") + 1
     assert found == (
-        f"t.toml:{line}: amd suite 'nightly-test-1-gpu-amd' is reached by no [[gate]] row, so CI "
-        "never runs it. Add 'nightly' or 'amd' to a row, or a row for it."
+        f"t.toml:{line}: amd suite 'nightly-test-1-gpu-amd' is started by no [[gate]] row, so CI "
+        "never runs it. A row for dispatches alone counts only for the suites that it names. "
+        "Add 'nightly' or 'amd' to a row, or a row for it."
     )
+
+
+def test_a_row_that_waits_for_a_person_counts_for_what_it_names() -> None:
+    rows = "[[gate]]\nname = 'x'\nevents = ['push']\nbackends = ['cpu', 'cuda', 'musa']\n"
+    rows += "[[gate]]\nname = 'y'\nevents = ['workflow_dispatch', 'workflow_call']\n"
+    assert len(unreached(rows)) == 3
+    assert len(unreached(rows + "suites = ['nightly-test-1-gpu-amd', 'stage-a-test-cpu']\n")) == 2
 
 
 def test_a_row_that_reaches_no_suite_is_told() -> None:

@@ -12,6 +12,7 @@ from hwmatrix.target.scheduler import ListScheduler
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+NONE: frozenset[str] = frozenset()
 UNITS = ["a", "b", "c", "d", "-"]
 SENTINEL = 4
 
@@ -45,7 +46,7 @@ class Stop:
 
 def started(count: int) -> tuple[ListScheduler, list[Worker], Stop]:
     stop = Stop()
-    scheduler = ListScheduler(stop)
+    scheduler = ListScheduler(stop, NONE.__contains__)
     workers = [Worker(f"gw{i}") for i in range(count)]
     for worker in workers:
         scheduler.add_node(worker)
@@ -56,7 +57,7 @@ def started(count: int) -> tuple[ListScheduler, list[Worker], Stop]:
 
 
 def test_nothing_is_known_before_a_worker_is_up() -> None:
-    scheduler = ListScheduler(Stop())
+    scheduler = ListScheduler(Stop(), NONE.__contains__)
     assert not scheduler.collection_is_completed
     assert not scheduler.tests_finished
     assert scheduler.waiting == 0
@@ -118,6 +119,34 @@ def test_a_unit_can_be_put_back() -> None:
     scheduler.mark_test_pending("a")
     scheduler.mark_test_complete(two, 1)
     assert two.sent[-1] == [0, SENTINEL]
+
+
+def test_a_retired_slot_gives_its_unit_back() -> None:
+    scheduler, (one, two), _ = started(2)
+    scheduler._retired = {"gw0"}.__contains__
+    scheduler.mark_test_complete(one, 0)
+    scheduler.mark_test_complete(two, 1)
+    assert two.sent[-1] == [0, SENTINEL]
+    scheduler.mark_test_complete(two, 0)
+    assert two.sent[-1] == [2, SENTINEL]
+    assert one.sent == [[0, SENTINEL]]
+
+
+def test_an_idle_slot_takes_the_unit_of_a_retired_one() -> None:
+    scheduler, (one, two, three, four, five), _ = started(5)
+    assert five.sent == []
+    scheduler._retired = {"gw0"}.__contains__
+    scheduler.mark_test_complete(one, 0)
+    assert five.sent == [[0, SENTINEL]]
+    assert {worker.sent[0][0] for worker in (two, three, four)} == {1, 2, 3}
+
+
+def test_without_a_usable_slot_the_run_ends() -> None:
+    scheduler, (one,), _ = started(1)
+    scheduler._retired = {"gw0"}.__contains__
+    scheduler.mark_test_complete(one, 0)
+    assert scheduler.tests_finished
+    assert scheduler.waiting == 4
 
 
 def test_units_are_never_taken_back() -> None:

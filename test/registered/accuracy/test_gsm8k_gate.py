@@ -1,0 +1,187 @@
+"""GSM8K must be answered better than 0.91, in four variants; and a long request must be served.
+
+Each row is a model and a precision. The weights and the problems are folders that a machine names
+(`HWMATRIX_MODEL_FLASH_FP8=/models/...`, `HWMATRIX_GSM8K=/data/gsm8k`, one `test.jsonl` with
+`question` and `answer`). Where the weights are not there, the same code loads a small real model in
+that row's precision, asks it small sums, holds it to that model's own floor, and labels the result
+as the stand-in's: such a pass says that the code works and nothing about the declared model.
+
+Teeth: weights rounded to two bits fall below the stand-in's floor; an answer is read by the last
+number after `####`, and near misses are shown not to count.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from functools import cache
+from pathlib import Path
+
+import pytest
+import smollm2
+import torch
+from platform_facts import DEVICE
+
+from hwmatrix import register_amd_ci, register_cpu_ci, register_cuda_ci
+from hwmatrix.kit import accuracy_gate, record_measurement
+
+register_cpu_ci(
+    90,
+    suite="stage-b-test-cpu",
+    disabled="transformers and its companions are not in the requirements yet",
+)
+register_cuda_ci(
+    90,
+    suite="extra-a-test-1-gpu-large",
+    disabled="transformers and its companions are not in the requirements yet",
+)
+# amd: copied from cuda, never measured there.
+register_amd_ci(
+    90,
+    suite="extra-a-test-1-gpu-large-amd",
+    disabled="transformers and its companions are not in the requirements yet",
+)
+
+GATE = 0.91
+VARIANTS = tuple((model, precision) for model in ("flash", "pro") for precision in ("fp4", "fp8"))
+every_variant = pytest.mark.parametrize(("model", "precision"), VARIANTS)
+# What the stand-in must reach in each precision, measured 0.75 (fp8) and 0.5 (fp4) of 12 sums.
+STAND_IN, STAND_IN_SUMS = {"fp8": 0.5, "fp4": 0.2}, 24
+# The values of OCP's 4-bit float, e2m1.
+FP4 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
+BLOCK = 32
+
+
+def folder(name: str) -> Path | None:
+    """Return the folder that the machine names, or None where it names none."""
+    text = os.environ.get(name, "")
+    return Path(text) if text else None
+
+
+def declared(model: str, precision: str) -> Path | None:
+    return folder(f"HWMATRIX_MODEL_{model}_{precision}".upper())
+
+
+def load_declared(place: Path):
+    """Return tokenizer and model, in the precision of its own configuration."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    model = AutoModelForCausalLM.from_pretrained(place, dtype="auto", device_map=DEVICE)
+    return AutoTokenizer.from_pretrained(place), model.eval()
+
+
+def rounded(weight: torch.Tensor, precision: str) -> torch.Tensor:
+    """Return the weight as that precision would hold it, in blocks of 32 with a scale each."""
+    blocks = weight.float().unflatten(-1, (-1, BLOCK))
+    largest = blocks.abs().amax(-1, keepdim=True).clamp(min=1e-12)
+    if precision == "fp8":
+        scale = largest / 448
+        back = (blocks / scale).to(torch.float8_e4m3fn).float() * scale
+    else:
+        levels = FP4 if precision == "fp4" else (0.0, 6.0)  # two bits: the negative control
+        values = torch.tensor(sorted({sign * v for v in levels for sign in (1, -1)}))
+        values = values.to(weight.device)
+        edges = (values[1:] + values[:-1]) / 2
+        scale = largest / 6
+        back = values[torch.bucketize(blocks / scale, edges)] * scale
+    return back.flatten(-2).to(weight.dtype)
+
+
+@cache
+def stand_in_score(precision: str) -> float:
+    """Return the share of right sums of SmolLM2 with its linear weights in that precision."""
+    tokenizer, model = smollm2.load()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "_proj" in name:
+                parameter.copy_(rounded(parameter, precision))
+    return smollm2.addition_score(tokenizer, model, STAND_IN_SUMS)
+
+
+def answer_of(text: str) -> str | None:
+    """Return the number after `####`, without its thousands' commas; None where there is none."""
+    found = re.search(r"####\s*(-?[\d,]*\.?\d+)", text)
+    return found[1].replace(",", "").rstrip(".") if found else None
+
+
+def gsm8k_score(tokenizer, model, problems: list[dict[str, str]]) -> float:
+    asked, right = [], 0
+    for problem in problems:
+        words = f"{problem['question']}\nEnd with '#### ' and the number."
+        chat = [{"role": "user", "content": words}]
+        asked.append(
+            tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True)
+        )
+    texts = smollm2.continuations(tokenizer, model, asked, 512)
+    for text, problem in zip(texts, problems, strict=True):
+        found = answer_of(text)
+        right += found is not None and found == answer_of(problem["answer"])
+    return right / len(problems)
+
+
+@every_variant
+def test_gsm8k_is_above_the_gate(model, precision):
+    place, data = declared(model, precision), folder("HWMATRIX_GSM8K")
+    name = f"gsm8k {model} {precision}"
+    if place is None or data is None:
+        score = stand_in_score(precision)
+        label = "stand-in: SmolLM2-135M on small sums"
+        accuracy_gate(name, score, above=STAND_IN[precision], label=label)
+        return
+    lines = (data / "test.jsonl").read_text(encoding="utf-8").splitlines()
+    problems = [json.loads(line) for line in lines if line]
+    accuracy_gate(name, gsm8k_score(*load_declared(place), problems), above=GATE)
+
+
+@every_variant
+def test_a_long_request_is_served(model, precision, request):
+    """8192 tokens in and 1024 out; the small form, 512 and 16, where the weights are not there."""
+    if request.config.getoption("--accuracy-only", default=False):
+        pytest.skip("--accuracy-only: this measures speed")
+    place = declared(model, precision)
+    if place is None and (model, precision) != VARIANTS[0]:
+        pytest.skip("the stand-in is one model: the first row has measured it")
+    tokenizer, loaded = load_declared(place) if place else smollm2.load()
+    asked, new = (8192, 1024) if place else (512, 16)
+    ids = torch.arange(asked, device=loaded.device)[None] % 1000 + 300
+    started = time.perf_counter()
+    out = loaded.generate(
+        ids,
+        attention_mask=torch.ones_like(ids),
+        max_new_tokens=new,
+        min_new_tokens=new,
+        do_sample=False,
+        pad_token_id=0,
+    )
+    seconds = time.perf_counter() - started
+    assert out.shape == (1, asked + new)
+    label = "" if place else " [stand-in: SmolLM2-135M, 512 in, 16 out]"
+    speed = new / seconds
+    record_measurement(f"speed {model} {precision}{label}", speed, unit="tokens/s", better="higher")
+    assert tokenizer.decode(out[0, asked:])
+
+
+def test_two_bits_fall_below_the_floor():
+    assert stand_in_score("two bits") <= min(STAND_IN.values())
+
+
+def test_precisions_lose_what_they_should():
+    weight = torch.randn(64, 256, generator=torch.Generator().manual_seed(5))
+    loss = {p: (rounded(weight, p) - weight).abs().mean().item() for p in (*STAND_IN, "two")}
+    assert 0 < loss["fp8"] < loss["fp4"] / 3 < loss["two"] / 3
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("So 2 + 2 = 4\n#### 4", "4"),
+        ("#### 1,234", "1234"),
+        ("#### -7", "-7"),
+        ("The answer is 4", None),
+        ("#### four", None),
+    ],
+)
+def test_answers_are_read_after_the_mark_alone(text, answer):
+    assert answer_of(text) == answer
