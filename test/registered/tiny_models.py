@@ -39,6 +39,27 @@ def qwen3(dtype: torch.dtype = torch.float32, device: str = DEVICE, *, attention
     return Qwen3ForCausalLM(config).to(device, dtype).eval()
 
 
+def llama(dtype: torch.dtype = torch.float32, device: str = DEVICE, *, attention: str = "sdpa"):
+    """Return a Llama of two layers: for servers, which rewrite a Qwen3's answers by its template."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    config = LlamaConfig(
+        vocab_size=VOCABULARY,
+        hidden_size=128,
+        intermediate_size=256,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=1024,
+        initializer_range=SPREAD,
+        attn_implementation=attention,
+        bos_token_id=None,
+        eos_token_id=None,
+    )
+    torch.manual_seed(1002)
+    return LlamaForCausalLM(config).to(device, dtype).eval()
+
+
 def gpt_oss(dtype: torch.dtype = torch.float32, device: str = DEVICE):
     """Return a GPT-OSS mixture of eight experts; every other layer sees a window of 32 tokens."""
     from transformers import GptOssConfig, GptOssForCausalLM

@@ -64,12 +64,8 @@ def decide(
     if halt:
         skipped = tuple(Skipped(session=s.name, reasons=(halt,)) for s in sessions)
         return Decision(event=event.title, sessions=(), skipped=skipped)
-    by_hand = event.name in BY_HAND
-    selection = (
-        select(event.inputs, matrix, sessions, registered or {})
-        if by_hand
-        else Selection(matrix=matrix)
-    )
+    inputs = event.inputs if event.name in BY_HAND else {}
+    selection = select(inputs, matrix, sessions, registered or {})
     question = _Question(
         event=event,
         matrix=matrix,

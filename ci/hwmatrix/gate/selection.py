@@ -39,6 +39,7 @@ class Pick:
 class Selection:
     """The inputs with every name known to the table; an empty set means no choice."""
 
+    matrix: Matrix
     sessions: frozenset[str] = frozenset()
     backends: frozenset[str] = frozenset()
     tiers: frozenset[str] = frozenset()
@@ -48,7 +49,6 @@ class Selection:
     files: tuple[str, ...] = ()
     continue_on_error: bool | None = None
     notes: tuple[str, ...] = ()
-    matrix: Matrix | None = None
     registered: Mapping[tuple[Backend, str], Sequence[str]] = field(default_factory=dict)
 
     @property
@@ -79,7 +79,6 @@ class Selection:
         ):
             if chosen and value not in chosen:
                 return Pick(refused=f"another {noun} was asked for")
-        assert self.matrix is not None, "a selection belongs to a table"
         own = self.matrix.suites_of(session.backend, session.tier)
         left = [suite for suite in own if self._takes(suite)]
         if not left:
@@ -121,14 +120,7 @@ def select(
         GateError: names that the table lacks or has retired, all of them at once.
     """
     asked = {key: _split(key, inputs.get(key, "")) for key in INPUTS}
-    known: dict[str, Collection[str]] = {
-        "session": [session.name for session in sessions],
-        "backend": [backend.value for backend in matrix.backends],
-        "tier": list(matrix.tiers),
-        "suite": [name for suite in matrix.suites for name in (suite.name, *suite.aliases)],
-        "variant": list(dict.fromkeys(session.variant for session in sessions if session.variant)),
-        "runner": list(matrix.runner_configs),
-    }
+    known = _known(matrix, sessions)
     wrong = [
         _unknown(key, name, known[key], matrix)
         for key in INPUTS[:-1]
@@ -154,6 +146,18 @@ def select(
         matrix=matrix,
         registered=registered,
     )
+
+
+def _known(matrix: Matrix, sessions: Sequence[SessionName]) -> dict[str, Collection[str]]:
+    """The names that each input may give."""
+    return {
+        "session": [session.name for session in sessions],
+        "backend": [backend.value for backend in matrix.backends],
+        "tier": list(matrix.tiers),
+        "suite": [name for suite in matrix.suites for name in (suite.name, *suite.aliases)],
+        "variant": list(dict.fromkeys(session.variant for session in sessions if session.variant)),
+        "runner": list(matrix.runner_configs),
+    }
 
 
 def _split(key: str, value: str) -> tuple[str, ...]:

@@ -136,6 +136,8 @@ def _test(report: Report, unit: UnitResult, test: TestResult, limit: int) -> dic
         "subtests": test.subtests,
         "line": test.line,
     }
+    if test.measurements:
+        found["measurements"] = [dict(measured) for measured in test.measurements]
     if test.outcome in RED:
         found |= {
             "place": below(test.place, report.spec.root),

@@ -36,7 +36,8 @@ class TestResult:
 
     `tries` counts reruns inside one process and attempts of the whole file; `flaky` says that a
     pass came after a failure. `line` is where the test stands, `place` (`path:line`) where it
-    failed. `detail` is pytest's long text and `output` what it captured.
+    failed. `detail` is pytest's long text and `output` what it captured. `measurements` are what
+    it recorded: name, value, limit, unit and better (see `hwmatrix.kit.measure`).
     """
 
     __test__: ClassVar[bool] = False  # no test class, though its name begins like one
@@ -52,6 +53,7 @@ class TestResult:
     place: str = ""
     detail: str = ""
     output: str = ""
+    measurements: tuple[Mapping[str, object], ...] = ()
 
     @property
     def name(self) -> str:

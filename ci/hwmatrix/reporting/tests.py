@@ -11,11 +11,13 @@ from hwmatrix.reporting.longrepr import detail, place, reason, shorten
 from hwmatrix.reporting.result import RED, TestResult, worst
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from hwmatrix.reporting.ledger import Line
 
 OUTPUT_LIMIT = 16_000
+# The property in which a test's measured values travel; hwmatrix.kit.measure writes it.
+MEASURED = "hwmatrix_measurement"
 _OUTCOMES = {outcome.value: outcome for outcome in Outcome}
 
 
@@ -99,11 +101,26 @@ def _from_reports(test: str, reports: Sequence[Line]) -> TestResult:
         reason=next((_expectation(report) for report in reports if "wasxfail" in report), ""),
         seconds=sum(number(report.get("duration")) for report in reports),
         line=count(location[1]) + 1 if isinstance(location, list) and len(location) > 1 else 0,
+        measurements=_measurements(reports),
     )
     for report in reports:
         if report.get("outcome") != "passed" or "hw_outcome" in report:
             result = _worse(result, _phase(test, report))
     return result
+
+
+def _measurements(reports: Sequence[Line]) -> tuple[Mapping[str, object], ...]:
+    """Return what the test measured; each later report of a try holds those of the earlier too."""
+    for report in reversed(reports):
+        pairs = report.get("user_properties")
+        found = [
+            pair[1]
+            for pair in (pairs if isinstance(pairs, list) else [])
+            if isinstance(pair, list) and pair[:1] == [MEASURED] and isinstance(pair[-1], dict)
+        ]
+        if found:
+            return tuple(found)
+    return ()
 
 
 def _expectation(report: Line) -> str:

@@ -190,7 +190,8 @@ class Supervisor:
                 "RunEnd", exit_status=exit_status, reason=reason, killed=len(swept.killed)
             )
         except OSError as error:
-            reason = f"{reason}; the journal cannot be written: {error.strerror}".lstrip("; ")
+            unwritten = f"the journal cannot be written: {error.strerror}"
+            reason = f"{reason}; {unwritten}" if reason else unwritten
         shutil.rmtree(self._temporary, ignore_errors=True)
         with contextlib.suppress(OSError):
             said = {"exit_status": exit_status, "reason": reason or ""}

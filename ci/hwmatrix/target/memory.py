@@ -1,8 +1,8 @@
 """Whether the memory of a slot's devices is clear, and who holds it: without torch, per vendor.
 
 NVIDIA through NVML, AMD through amdgpu's files in sysfs, Intel through what the kernel tells of
-each process's graphics memory. None of these opens a device context. Elsewhere nothing is known, and a
-device of which nothing is known counts as clear.
+each process's graphics memory. None of these opens a device context. Elsewhere nothing is known,
+and a device of which nothing is known counts as clear.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ Ignorant of xdist: whoever carries the reports further is a `Sink` (part.py).
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import time
@@ -58,7 +59,8 @@ class Relay:
         self._attempts = runfolder.read_accounts(self._folder).attempts if spec.resumed else {}
         self._meter = memory.meter_for(spec.plan.backend, env)
         self._units = 0
-        forks = spec.isolation is Isolation.FORK
+        wanted = {unit.isolation or spec.isolation for unit in runfolder.units_to_run(spec)}
+        forks = Isolation.FORK in wanted
         self._server = SlotServer(self._env, spec.root, spec.preload if forks else None)
 
     def close(self) -> None:
@@ -71,6 +73,14 @@ class Relay:
         Each attempt has the whole budget. When the slot's memory does not come clear, the slot is
         retired and the unit is left for another.
         """
+        try:
+            self._run_unit(unit)
+        except OSError as error:  # the journal, most likely: without it no result would count
+            with contextlib.suppress(OSError):
+                self._stop(f"worker {self._worker} cannot go on: {error}")
+            raise
+
+    def _run_unit(self, unit: Unit) -> None:
         reason = self._not_clear()
         if reason:
             self._journal.write(

@@ -15,7 +15,7 @@ from hwmatrix.target import wire
 
 if TYPE_CHECKING:
     import warnings
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Generator, Mapping, Sequence
 
 # Captured output travels inside reports; the log on disk has its own cap.
 _SECTION_LIMIT = 64 * 1024
@@ -71,9 +71,18 @@ class Reporter:
         else:
             self._channel.put(kind, **keys)
 
-    def pytest_load_initial_conftests(self, early_config: pytest.Config) -> None:
-        """Be a worker before any plugin asks; the attributes are xdist's convention."""
+    @pytest.hookimpl(wrapper=True)
+    def pytest_load_initial_conftests(
+        self, early_config: pytest.Config
+    ) -> Generator[None, object, object]:
+        """Be a worker before any plugin asks; the attributes are xdist's convention.
+
+        pytest-cov erases the data of earlier runs at its start: those are other files' children.
+        """
         vars(early_config).update(workerinput=dict(self._worker_input), workeroutput={})
+        if hasattr(early_config.known_args_namespace, "cov_append"):
+            early_config.known_args_namespace.cov_append = True
+        return (yield)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_cmdline_main(self, config: pytest.Config) -> None:

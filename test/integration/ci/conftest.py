@@ -29,8 +29,8 @@ PACKAGE = HERE.parents[2] / "ci"
 
 TABLE_ROWS = """
 [[gate]]
-name = "by-hand"
-events = ["workflow_dispatch"]
+name = "every-change"
+events = ["push", "workflow_dispatch"]
 
 [ci]
 checks = ["lint-registrations"]
@@ -457,3 +457,9 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
     slow.unlink()
     runner.kill = None
     return Played(runner, first, uploads, runner.run_failed_again(first))
+
+
+@pytest.fixture
+def evaluate() -> Callable[[str, Mapping[str, Any]], Any]:
+    """Return what evaluates a text with expressions over contexts."""
+    return fill

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -84,3 +86,21 @@ def test_nothing_chosen_is_neutral(played: Played, tmp_path: Path) -> None:
     assert ended.status == 0, ended.err
     assert "NEUTRAL" in ended.err
     assert "the gate chose nothing" in ended.err
+
+
+def test_a_job_s_words_reach_the_session_through_nox(played: Played) -> None:
+    """Outside containers the same step runs nox, which hands the variables on."""
+    project = played.runner.project
+    words = ["--suite", "stage-b-test-cpu", "--shard", "2/3", "--plan", "--json"]
+    done = subprocess.run(
+        [sys.executable, "-m", "nox", "-s", "cpu-stage-b"],
+        cwd=project.root,
+        env={**project.env(), "HWMATRIX_ARGS": json.dumps(words)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    plan = json.loads(done.stdout)
+    assert (plan["shard"], plan["shards"]) == (2, 3)
+    assert "HWMATRIX_ARGS: --suite stage-b-test-cpu --shard 2/3 --plan --json" in done.stderr

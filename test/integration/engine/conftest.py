@@ -28,10 +28,12 @@ CORE = str(Path(hwmatrix.__file__).parents[1])
 MARKER = "ENGINE_TEST_RUN"
 
 GUARD = """
-import json, os, sys
+import json, os, resource, sys
 from dataclasses import asdict
 from pathlib import Path
 from hwmatrix import codec, model, supervise
+if int(sys.argv[2]):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]),) * 2)
 spec = codec.from_plain(model.RunSpec, json.loads(Path(sys.argv[1]).read_text()))
 print(json.dumps(asdict(supervise.run(spec, env=dict(os.environ)))), flush=True)
 """
@@ -91,6 +93,7 @@ class Engine:
         }
         self.guards: list[subprocess.Popen[str]] = []
         self.isolation = Isolation.FORK
+        self.file_limit = 0  # bytes; 0 for none
 
     def write(self, **files: str) -> tuple[str, ...]:
         """Write `test_<name>.py` files; return their names in the order given."""
@@ -153,7 +156,7 @@ class Engine:
         path = self.root.parent / "spec.json"
         path.write_text(codec.dumps(spec))
         guard = subprocess.Popen(
-            [sys.executable, "-c", GUARD, str(path)],
+            [sys.executable, "-c", GUARD, str(path), str(self.file_limit)],
             env=self.env,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

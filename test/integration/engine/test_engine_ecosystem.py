@@ -301,18 +301,23 @@ def in_session(engine: Engine, name: str, isolation: Isolation, *args: str) -> R
     return engine.run(name, isolation=isolation, pytest_args=("-p", "no:cacheprovider", *args))
 
 
+NAMES = sorted(name for name in FILES if "test_" in name)
+
+
 @pytest.mark.parametrize("isolation", Isolation)
-@pytest.mark.parametrize("name", sorted(n for n in FILES if "test_" in n))
-def test_same_reports(project: Engine, name: str, isolation: Isolation) -> None:
-    expected = comparable(plain(project, name))
-    result = in_session(project, name, isolation)
-    assert expected
-    assert_same(comparable(result.lines), expected)
+def test_same_reports(project: Engine, isolation: Isolation) -> None:
+    expected = {name: comparable(plain(project, name)) for name in NAMES}
+    result = project.run(
+        *NAMES, slots=2, isolation=isolation, pytest_args=("-p", "no:cacheprovider")
+    )
+    for name in NAMES:
+        assert expected[name]
+        mine = [line for line in result.lines if line.get("unit") == name]
+        assert_same(comparable(mine), expected[name])
     assert {line["isolation"] for line in result.of("UnitStart")} == {isolation.value}
     assert not list(project.root.glob("never.*"))  # the controller's files, not the child's
 
 
-@pytest.mark.parametrize("isolation", Isolation)
 @pytest.mark.parametrize(
     "args",
     [
@@ -327,13 +332,10 @@ def test_same_reports(project: Engine, name: str, isolation: Isolation) -> None:
     ],
     ids=" ".join,
 )
-def test_same_reports_with_options(
-    project: Engine, args: tuple[str, ...], isolation: Isolation
-) -> None:
+def test_same_reports_with_options(project: Engine, args: tuple[str, ...]) -> None:
     name = "test_outcomes.py"
     expected = comparable(plain(project, name, *args))
-    result = in_session(project, name, isolation, *args)
-    assert_same(comparable(result.lines), expected)
+    assert_same(comparable(in_session(project, name, Isolation.FORK, *args).lines), expected)
     assert expected
 
 
@@ -470,12 +472,15 @@ def test_coverage_that_the_project_asks_for(engine: Engine, isolation: Isolation
     )
     (engine.root / "pytest.ini").write_text("[pytest]\naddopts = --cov=library --cov-report=\n")
     text = "import library\n\ndef test_used():\n    assert library.used() == 1\n"
-    units = engine.write(one=text, two=text)
+    (engine.root / "sub").mkdir()
+    (engine.root / "sub/test_three.py").write_text(text)
+    (engine.root / "conftest.py").write_text("")  # puts the root on sys.path
+    units = (*engine.write(one=text, two=text), "sub/test_three.py")
     result = engine.run(*units, isolation=isolation)
     for unit in units:
         assert result.tests(unit) == {"test_used": "passed"}
         assert result.end(unit)["exit_status"] == 0
-    assert len(list(engine.root.glob(".coverage.*"))) == 2
+    assert len(list(engine.root.glob(".coverage.*"))) == 3
     for command in (["combine"], ["json"]):
         subprocess.run([sys.executable, "-m", "coverage", *command], cwd=engine.root, check=True)
     told = json.loads((engine.root / "coverage.json").read_text())

@@ -195,3 +195,42 @@ def test_max_failures(engine: Engine) -> None:
     result = engine.run(*units, max_failures=2)
     assert [line["unit"] for line in result.of("UnitNotRun")] == ["test_three.py"]
     assert result.ending["reason"] == "2 failures"
+
+
+def test_journal_that_cannot_grow(engine: Engine) -> None:
+    """A full disk, played by a limit on the size of files."""
+    (unit,) = engine.write(
+        much="""
+        import pytest
+
+        @pytest.mark.parametrize("number", range(300))
+        def test_much(number):
+            print("x" * 1000)
+        """
+    )
+    engine.file_limit = 100_000
+    result = engine.run(engine.unit(unit), pytest_args=("-p", "no:cacheprovider"))
+    assert "File too large" in result.ending["reason"]
+    assert set(result.tests(unit).values()) == {"passed"}
+    assert 0 < len(result.tests(unit)) < 300
+
+
+def test_folder_that_cannot_be_written(engine: Engine) -> None:
+    (unit,) = engine.write(quick=QUICK)
+    engine.folder.write_text("a file stands where the folder should be")
+    guard = engine.start(engine.spec(unit))
+    output, _ = guard.communicate(timeout=60)
+    assert guard.returncode == 1
+    assert "RunFolderError" in output
+    assert "cannot be written (File exists)" in output
+
+
+def test_guard_and_supervisor_killed_together(engine: Engine) -> None:
+    """Nobody is left to sweep: each process dies with the one above it."""
+    guard = start_and_wait(engine)
+    supervisor = engine.pid_of("hwmatrix.supervise")
+    guard.kill()
+    os.kill(supervisor, signal.SIGKILL)
+    result = engine.finish(guard)
+    assert not result.of("Torn")
+    assert result.of("RunEnd") == []

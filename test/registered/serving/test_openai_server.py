@@ -1,6 +1,6 @@
 """`transformers serve` answers as an OpenAI server: ready, streaming, two at once, gone at the end.
 
-A tiny Qwen3 is saved with a tokenizer made here and served by the real command. Answers of the
+A tiny Llama is saved with a tokenizer made here and served by the real command. Answers of the
 server are held against greedy decoding of the same model in this process.
 
 Teeth: a model that is not there must be refused by the server's own status and leave the server
@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 import torch
 from platform_facts import DEVICE
-from tiny_models import VOCABULARY, qwen3
+from tiny_models import VOCABULARY, llama
 
 from hwmatrix import process, register_cpu_ci, register_cuda_ci
 from hwmatrix.kit import ServerError, record_measurement, start_server
@@ -38,29 +38,34 @@ register_cuda_ci(
 )
 
 NEW, LIMIT_S = 16, 150
-CHAT = "{% for m in messages %}<|{{ m['role'] }}|>{{ m['content'] }}{% endfor %}<|assistant|>"
+SPECIAL = ("<pad>", "<end>", "<unk>", "<user>", "<assistant>", "<system>", "<6>", "<7>")
+CHAT = (
+    "{% for m in messages %}<{{ m['role'] }}> {{ m['content'] }} {% endfor %}"
+    "{% if add_generation_prompt %}<assistant>{% endif %}"
+)
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """A model with its tokenizer, as the server loads it."""
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    from tokenizers import Tokenizer, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    special = ["<pad>", "<|end|>", "<|user|>", "<|assistant|>", "<|system|>", "<5>", "<6>", "<7>"]
-    words = [*special, *alphabet]
-    words += [f"{a}{b}" for a in alphabet for b in alphabet][: VOCABULARY - len(words)]
-    plain = Tokenizer(models.BPE({word: at for at, word in enumerate(words)}, []))
-    plain.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    plain.decoder = decoders.ByteLevel()
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=plain, pad_token="<pad>", eos_token="<|end|>", chat_template=CHAT
+    # One word for each token: equal texts are then equal tokens, whatever the model says.
+    words = [*SPECIAL, *(f"w{at}" for at in range(len(SPECIAL), VOCABULARY))]
+    plain = Tokenizer(
+        models.WordLevel({word: at for at, word in enumerate(words)}, unk_token="<unk>")
     )
-    tokenizer.add_special_tokens({"additional_special_tokens": special[2:]})
+    plain.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=plain,
+        pad_token="<pad>",
+        eos_token="<end>",
+        unk_token="<unk>",
+        chat_template=CHAT,
+    )
     place = tmp_path_factory.mktemp("model")
-    model = qwen3(device="cpu", attention="sdpa")
-    model.generation_config.eos_token_id = None
+    model = llama(device="cpu")
     model.generation_config.pad_token_id = 0
     model.save_pretrained(place)
     tokenizer.save_pretrained(place)
@@ -80,8 +85,7 @@ def command(folder: Path) -> list[str]:
 def running(folder, tmp_path_factory):
     log = tmp_path_factory.mktemp("server") / "server.log"
     started = start_server(command(folder), log=log, limit_s=LIMIT_S, env={"HF_HUB_OFFLINE": "1"})
-    record_ready = started.ready_s
-    yield started, record_ready
+    yield started, started.ready_s
     tree = [started.child.pid, *(p.pid for p in process.descendants(started.child.pid))]
     started.stop()
     assert [pid for pid in tree if process.look(pid) is not None] == []
@@ -117,8 +121,8 @@ def streamed(url: str, folder: Path, content: str) -> list[str]:
             line = raw.decode().strip()
             if not line.startswith("data:") or line.endswith("[DONE]"):
                 continue
-            for choice in json.loads(line[5:]).get("choices", []):
-                pieces.append(choice.get("delta", {}).get("content") or "")
+            choices = json.loads(line[5:]).get("choices", [])
+            pieces += [choice.get("delta", {}).get("content") or "" for choice in choices]
     return [piece for piece in pieces if piece]
 
 
@@ -129,7 +133,7 @@ def expected(folder: Path, content: str) -> str:
     ids = tokenizer.apply_chat_template(
         [{"role": "user", "content": content}], add_generation_prompt=True, return_tensors="pt"
     )["input_ids"].to(DEVICE)
-    out = qwen3(attention="sdpa").generate(
+    out = llama().generate(
         ids,
         attention_mask=torch.ones_like(ids),
         max_new_tokens=NEW,
@@ -139,7 +143,7 @@ def expected(folder: Path, content: str) -> str:
     return tokenizer.decode(out[0, ids.shape[1] :], skip_special_tokens=True)
 
 
-def test_it_is_ready_and_lists_its_model(running, folder):
+def test_it_is_ready_and_lists_its_models(running):
     server, ready_s = running
     record_measurement("transformers serve ready", ready_s, limit=LIMIT_S, unit="s")
     with urllib.request.urlopen(f"{server.url}/v1/models", timeout=60) as answer:
@@ -149,16 +153,16 @@ def test_it_is_ready_and_lists_its_model(running, folder):
 
 def test_the_answer_is_greedy_decodings(running, folder):
     server, _ = running
-    found = whole(server.url, folder, "hello")
-    assert found == expected(folder, "hello")
-    assert found != whole(server.url, folder, "good bye")
+    found = whole(server.url, folder, "w50 w60 w70")
+    assert found == expected(folder, "w50 w60 w70")
+    assert found != whole(server.url, folder, "w80 w90")
 
 
 def test_streamed_pieces_are_many_and_make_the_answer(running, folder):
     server, _ = running
-    pieces = streamed(server.url, folder, "stream this")
+    pieces = streamed(server.url, folder, "w100 w200")
     assert len(pieces) > NEW // 4
-    assert "".join(pieces) == whole(server.url, folder, "stream this")
+    assert "".join(pieces) == whole(server.url, folder, "w100 w200")
 
 
 def test_two_clients_at_once_get_their_own_answers(running, folder):
@@ -168,13 +172,13 @@ def test_two_clients_at_once_get_their_own_answers(running, folder):
     def client(content: str) -> None:
         found[content] = "".join(streamed(server.url, folder, content))
 
-    threads = [threading.Thread(target=client, args=(c,)) for c in ("first", "second")]
+    threads = [threading.Thread(target=client, args=(c,)) for c in ("w300", "w400 w500")]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert found == {content: expected(folder, content) for content in ("first", "second")}
-    assert found["first"] != found["second"]
+    assert found == {content: expected(folder, content) for content in ("w300", "w400 w500")}
+    assert found["w300"] != found["w400 w500"]
 
 
 def test_a_bad_request_is_refused_and_the_server_lives(running, folder):
@@ -187,7 +191,7 @@ def test_a_bad_request_is_refused_and_the_server_lives(running, folder):
     with pytest.raises(urllib.error.HTTPError, match=r"4\d\d|500") as refused:
         urllib.request.urlopen(request, timeout=60)
     assert refused.value.code >= 400
-    assert whole(server.url, folder, "hello") == expected(folder, "hello")
+    assert whole(server.url, folder, "w50 w60 w70") == expected(folder, "w50 w60 w70")
 
 
 def test_a_server_that_cannot_load_its_model_is_named_with_its_log(tmp_path):

@@ -71,11 +71,37 @@ def test_a_large_table_makes_no_longer_file(project: Project) -> None:
     assert len(after) - before == 9  # setup-python, in four jobs
 
 
-def test_the_real_lanes_take_as_few_lines() -> None:
-    made = workflows.workflow_files(
-        matrix_stage.load(ROOT / "test" / "data" / "matrix" / "real.toml")
-    )
-    assert sum(len(text.splitlines()) for text in made.values()) <= MOST_LINES
+# Rows of every kind for lanes that a public project has.
+ROWS = """
+[[gate]]
+name = "labelled"
+events = ["pull_request", "push", "merge_group", "workflow_dispatch", "workflow_call"]
+labels = ["run-ci"]
+bypass_labels = ["push", "merge_group", "workflow_dispatch"]
+
+[[gate]]
+name = "nights"
+events = ["schedule"]
+cron = ["0 */6 * * *", "30 2 * * 1-5"]
+
+[ci]
+python = "3.12"
+"""
+
+
+def test_the_real_lanes_take_as_few_lines_as_the_docs_say(tmp_path: Path) -> None:
+    real = (ROOT / "test" / "data" / "matrix" / "real.toml").read_text(encoding="utf-8")
+    (tmp_path / "ci").mkdir()
+    table = tmp_path / "ci" / "matrix.toml"
+    table.write_text(real + ROWS, encoding="utf-8")
+    matrix = matrix_stage.load(table)
+    counts = sorted(len(text.splitlines()) for text in workflows.workflow_files(matrix).values())
+    docs = " ".join((ROOT / "docs" / "ci.md").read_text(encoding="utf-8").split())
+    assert f"come to {counts[2]} lines, and {counts[0]} for each schedule" in docs
+    assert counts[2] <= MOST_LINES
+    backends = {suite.backend for suite in matrix.suites}
+    assert f"{len(matrix.suites)} suites of {len(backends)} backends" in docs
+    assert f"{len(matrix_stage.sessions(matrix))} sessions" in docs
 
 
 def steps(plain: Any) -> list[Any]:
