@@ -13,13 +13,13 @@ epoch); all lines about a unit carry `unit`, `attempt` (from 1; above 1 only for
 | `$report_type` | writer | further keys |
 |---|---|---|
 | RunStart | supervisor | run_id, plan_hash, pid, slots, resumed (count of earlier parts) |
-| UnitStart | worker | slot, worker, pid, isolation, note, devices (keys), log (path in the folder) |
+| UnitStart | worker | slot, worker, pid, isolation, note, devices (keys), log (path) |
 | UnitCollected | worker | tests (node ids), deselected (count) |
 | TestStart | worker | test |
 | TestReport, WarningMessage | worker | as in pytest-reportlog |
 | CollectReport | worker | as in pytest-reportlog; only when not passed |
 | UnitExpired | worker | limit_s, test (running, or null) |
-| UnitEnd | worker | cause, exit_status, signal, test (running, or null), seconds, killed, fault, tail |
+| UnitEnd | worker | cause, exit_status, signal, test (or null), seconds, killed, fault, tail |
 | InternalError | worker | text: pytest or a plugin failed inside the child |
 | SlotRetired | worker | slot, worker, reason, given (the unit that goes to another slot) |
 | UnitNotRun | supervisor | reason |

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import time
 from typing import TYPE_CHECKING
 
@@ -39,6 +40,8 @@ def batching(model, *, new_tokens: int = 16, **config: object) -> Iterator[objec
     from transformers import ContinuousBatchingConfig
 
     chosen = {"page_size": PAGE, "num_blocks": 64, "max_batch_tokens": 128, **config}
+    if "page_size" not in {field.name for field in dataclasses.fields(ContinuousBatchingConfig)}:
+        chosen["block_size"] = chosen.pop("page_size")  # its name up to transformers 5.17
     with model.continuous_batching_context_manager(
         generation_config=settings(new_tokens, eos_token_id=NEVER),
         continuous_batching_config=ContinuousBatchingConfig(**chosen),

@@ -97,6 +97,9 @@ PLATFORMS: Mapping[str, Platform] = {
             "flash_attention_2": "flash_attn",
             "flash_attention_3": "flash_attn_interface",
         },
+        decode_attention={
+            "flex_attention": "no flex decode kernel: torch 2.11's inductor finds no choice for it"
+        },
         fp8_storage=FP8,
         fp8_matmul="float8_e4m3fn",
         must_have=("aten::_int_mm",),

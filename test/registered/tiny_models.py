@@ -40,7 +40,7 @@ def qwen3(dtype: torch.dtype = torch.float32, device: str = DEVICE, *, attention
 
 
 def llama(dtype: torch.dtype = torch.float32, device: str = DEVICE, *, attention: str = "sdpa"):
-    """Return a Llama of two layers: for servers, which rewrite a Qwen3's answers by its template."""
+    """Return a Llama of two layers, for servers: they rewrite Qwen3's answers by its template."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
     config = LlamaConfig(

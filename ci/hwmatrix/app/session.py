@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from hwmatrix import backends, environments, planning, supervise
 from hwmatrix import matrix as matrix_stage
 from hwmatrix.app import origin, screen, truth
-from hwmatrix.errors import RetiredVariantError, RunFolderError
-from hwmatrix.model import Isolation, RunSpec
+from hwmatrix.errors import RetiredVariantError, RunFolderError, UsageError
+from hwmatrix.model import Backend, Isolation, RunSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -20,6 +20,11 @@ if TYPE_CHECKING:
     from hwmatrix.app.place import Place
     from hwmatrix.app.request import SessionRequest
     from hwmatrix.model import Environment, Matrix, Plan, RunnerConfig, SessionName, Slot, Variant
+
+LEASE_WAIT = "HWMATRIX_LEASE_WAIT_S"
+# Another session's suite takes up to its job's limit, an hour or so; half of that is a guess at
+# when waiting pays more than a second machine.
+LEASE_WAIT_S = 1800.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -99,9 +104,30 @@ def run(
     )
     environment = _environment(request, variant, slots[0], place)
     setup_s = time.monotonic() - began
-    spec = _spec(request, prepared, environment, slots, place, setup_s=setup_s)
-    screen.show_start(spec, environment, probe, place)
-    return _execute(spec, request, place, announce)
+    with supervise.leased(slots, _lease_terms(plan, place)) as held:
+        spec = _spec(request, prepared, environment, held, place, setup_s=setup_s)
+        screen.show_start(spec, environment, probe, place)
+        return _execute(spec, request, place, announce)
+
+
+def _lease_terms(plan: Plan, place: Place) -> supervise.Terms:
+    """How this session waits for devices that another one holds; ranks of cpu are no one's.
+
+    Raises:
+        UsageError: `HWMATRIX_LEASE_WAIT_S` is no number of seconds.
+    """
+    given = place.env.get(LEASE_WAIT, "")
+    try:
+        wait_s = float(given) if given else LEASE_WAIT_S
+    except ValueError:
+        raise UsageError(f"{LEASE_WAIT}={given!r} is not a number of seconds.") from None
+    return supervise.Terms(
+        folder=supervise.folder_of(place.env),
+        session=plan.session,
+        wait_s=wait_s,
+        say=place.say,
+        devices=plan.backend is not Backend.CPU,
+    )
 
 
 def _runner_configs(prepared: Prepared) -> tuple[RunnerConfig, ...]:
@@ -200,6 +226,8 @@ def _execute(
     live = screen.live_view(spec, folder, place)
     ending = supervise.run(spec, env=place.env, tick=live.tick)
     live.finish()
+    if ending.reason:
+        place.say(f"{spec.plan.session}: the run ended early: {ending.reason}.")
     status = screen.show_report(folder, place, as_json=request.json)
     # A shell, and the CI runner behind it, must see that a signal ended this, whatever the verdict.
     return 128 + ending.signal if ending.signal else status

@@ -7,5 +7,6 @@ Both are subreapers, so each sweeps what the other would have when it is killed.
 """
 
 from hwmatrix.supervise.guard import Ending, run
+from hwmatrix.supervise.leases import Terms, folder_of, leased
 
-__all__ = ["Ending", "run"]
+__all__ = ["Ending", "Terms", "folder_of", "leased", "run"]

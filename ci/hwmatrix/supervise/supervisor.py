@@ -97,10 +97,11 @@ class Supervisor:
 
     def _command(self, ini: Path) -> list[str]:
         """Return the outer pytest's command: nothing of the project's own configuration applies."""
-        slots = len(self._spec.slots)
+        units = len(runfolder.units_to_run(self._spec))
+        slots = max(1, min(len(self._spec.slots), units))  # a worker imports heavy packages
         # Every unit may take its worker with it once; a worker that cannot even start may not
         # keep the run busy for ever.
-        restarts = len(runfolder.units_to_run(self._spec)) + 2 * slots
+        restarts = units + 2 * slots
         return [
             *[self._spec.python, "-m", "pytest", "-c", str(ini), "--rootdir", self._spec.root],
             *["-p", "xdist", "-p", "hwmatrix.target.plugin", "-p", "no:cacheprovider"],

@@ -16,11 +16,16 @@ import subprocess
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hwmatrix import process
 from hwmatrix.target.forkserver import ForkServer, Template, UnsafeError
-from hwmatrix.target.watch import Child, Ended, Spawned, Watch
+from hwmatrix.target.handle import Spawned
+from hwmatrix.target.watch import Ended, Watch
 from hwmatrix.target.wire import Control, GoneError, Request
+
+if TYPE_CHECKING:
+    from hwmatrix.target.handle import Child
 
 
 def main(argv: list[str]) -> int:

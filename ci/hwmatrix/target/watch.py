@@ -12,15 +12,14 @@ import stat
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from hwmatrix import process
 from hwmatrix.target.cappedlog import CappedLog, tail_of
 from hwmatrix.target.wire import GoneError
 
 if TYPE_CHECKING:
-    import subprocess
-
+    from hwmatrix.target.handle import Child
     from hwmatrix.target.wire import Control, Request
 
 # All of these together stay below the 5 s within which a kill is to be complete.
@@ -35,43 +34,6 @@ _STEP_S = 0.02  # where there are no process descriptors, the child is looked at
 _READ = 1 << 16
 _STACKS_TAIL = 12 * 1024
 _LOG_TAIL = 8 * 1024
-
-
-class Child(Protocol):
-    """A process that the watch did or did not start itself."""
-
-    pid: int
-
-    def status(self) -> int | None:
-        """Return None while it runs, else its exit status, or minus the signal that ended it."""
-
-    def fileno(self) -> int | None:
-        """Return a descriptor that becomes readable when it ends, None where there is none."""
-
-
-class Spawned:
-    """A child in a fresh interpreter, started by this process."""
-
-    def __init__(self, popen: subprocess.Popen[bytes]) -> None:
-        self.pid = popen.pid
-        self._popen = popen
-        self._pidfd: int | None = None
-        try:
-            self._pidfd = os.pidfd_open(popen.pid)
-        except (AttributeError, OSError):
-            self._pidfd = None  # not Linux, or a sandbox without the call
-
-    def status(self) -> int | None:
-        """Return None while it runs, else its exit status, or minus the signal that ended it."""
-        status = self._popen.poll()
-        if status is not None and self._pidfd is not None:
-            os.close(self._pidfd)
-            self._pidfd = None
-        return status
-
-    def fileno(self) -> int | None:
-        """Return its process descriptor."""
-        return self._pidfd
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ gives the last tokens one by one over a cache. KL(reference || tested) <= 5e-9 i
 in bfloat16, averaged over positions. Flex attention, which is compiled first, has a file of its
 own.
 
-Teeth: a paged implementation called outside its engine runs without an error and is wrong by a
-nat; a cache that lost its first token and positions that are off by one in decode are each beyond
+Teeth: a paged implementation called outside its engine is refused (transformers 5.17) or wrong by
+a nat (5.24); a cache that lost its first token and positions that are off by one in decode are each beyond
 the limit of bfloat16.
 """
 
@@ -109,10 +109,14 @@ def test_decode_is_that_of_the_reference(name, dtype):
     assert_logprob_kl(actual, expected, LIMITS[dtype], name=f"KL decode {name} {shown}")
 
 
-def test_a_paged_implementation_outside_its_engine_is_wrong():
+def test_a_paged_implementation_outside_its_engine_is_refused_or_wrong():
     model = qwen3(torch.float32)
     model.set_attn_implementation("paged|eager")
-    found = logprob_kl(logprobs(model, ids()), reference())
+    try:
+        found = logprob_kl(logprobs(model, ids()), reference())
+    except ValueError as refused:
+        assert "paged attention cache" in str(refused)  # noqa: PT017 - either of two is right
+        return
     print("paged|eager in a plain forward", found)
     assert found.mean > 10 * LIMITS[torch.bfloat16]
 

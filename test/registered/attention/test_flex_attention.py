@@ -35,7 +35,7 @@ register_amd_ci(
 )
 
 LIMITS = {torch.float32: 5e-9, torch.bfloat16: 5e-3}
-LENGTH = 96
+LENGTH = 256  # below 128 queries flex takes its decode kernel
 WHY_NO_DECODE = why_no_attention("flex_attention", decode=True)
 
 
