@@ -44,7 +44,7 @@ class _Parser(argparse.ArgumentParser):
     """Raises UsageError where argparse would exit."""
 
     def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{self.prog}: {message}. See `python -m hwmatrix gate --help`.")
+        raise UsageError(f"gate: {message}. See `python -m hwmatrix gate --help`.")
 
 
 def parser() -> argparse.ArgumentParser:

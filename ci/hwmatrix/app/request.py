@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
+from hwmatrix.app import expressions
 from hwmatrix.app.shards import shard_of
 from hwmatrix.errors import UsageError, close_match
 
@@ -103,7 +104,7 @@ class _Parser(argparse.ArgumentParser):
     """Raises UsageError where argparse would exit."""
 
     def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{self.prog}: {message}. See `python -m hwmatrix session --help`.")
+        raise UsageError(f"session: {message}. See `python -m hwmatrix session --help`.")
 
 
 def _shard(text: str) -> tuple[int, int]:
@@ -170,6 +171,7 @@ def parse(
     """
     known, rest = parser().parse_known_args([word for word in arguments if word != "--"])
     paths, pytest_args = _sort_rest(rest, exists)
+    expressions.check(pytest_args)
     max_failures = _max_failures(pytest_args)
     if max_failures and known.continue_on_error:
         raise UsageError("--continue-on-error contradicts -x/--maxfail; give one of them.")
@@ -240,11 +242,21 @@ def _max_failures(pytest_args: Sequence[str]) -> int:
         if word == "--exitfirst" or (_joined(word) and "x" in word):
             limit = 1
         elif word == "--maxfail" or word.startswith("--maxfail="):
-            value = word.partition("=")[2] or pytest_args[index + 1]
-            if not value.isdigit():
-                raise UsageError(f"--maxfail {value!r} is not a whole number.")
-            limit = int(value)
+            value = word.partition("=")[2] if "=" in word else pytest_args[index + 1]
+            limit = _failures(value)
     return limit
+
+
+def _failures(text: str) -> int:
+    try:
+        count = int(text)
+    except ValueError:
+        raise UsageError(f"--maxfail {text!r} is not a whole number.") from None
+    if count < 1:
+        raise UsageError(
+            f"--maxfail {count} is not allowed; 1 or more. --continue-on-error runs all."
+        )
+    return count
 
 
 def _joined(word: str) -> bool:

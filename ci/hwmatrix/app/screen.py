@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hwmatrix import reporting
+from hwmatrix.errors import RunFolderError
+from hwmatrix.model import Outcome
 from hwmatrix.redact import redactor
 
 if TYPE_CHECKING:
@@ -46,8 +49,7 @@ def show_plan(plan: Plan, request: SessionRequest, place: Place) -> None:
 def show_start(spec: RunSpec, environment: Environment, probe: Probe, place: Place) -> None:
     """Print the one table before anything runs: what, where, how long, which budget."""
     place.say(plan_text(spec.plan, place.err, place))
-    made = "reused" if environment.reused else "made"
-    place.say(f"environment  torch {environment.torch or 'unknown'}, {made}: {environment.folder}")
+    place.say(environment_line(environment))
     names = sorted({device.name for device in probe.devices if device.name})
     owned = len(spec.slots[0].devices)
     place.say(
@@ -57,6 +59,13 @@ def show_start(spec: RunSpec, environment: Environment, probe: Probe, place: Pla
     for note in environment.notes:
         place.say(f"note         {note}")
     place.say(f"run folder   {spec.folder}\n")
+
+
+def environment_line(environment: Environment) -> str:
+    """Return which torch is tested, where it lies, and whether it was made here."""
+    made = "reused" if environment.reused else "made"
+    how = "used as it is" if environment.found else made
+    return f"environment  torch {environment.torch or 'unknown'}, {how}: {environment.folder}"
 
 
 def live_view(spec: RunSpec, folder: Path, place: Place) -> reporting.Live:
@@ -71,13 +80,18 @@ def live_view(spec: RunSpec, folder: Path, place: Place) -> reporting.Live:
     )
 
 
-def show_report(folder: Path, place: Place, *, as_json: bool) -> int:
+def show_report(
+    folder: Path, place: Place, *, as_json: bool, known: reporting.Report | None = None
+) -> int:
     """Write the reports of a run, print the verdict, and return its exit status.
 
+    `known` is what was read while the run went on. It counts where the folder no longer holds it:
+    a test that removes files takes no result away with them.
+
     Raises:
-        RunFolderError: the folder cannot be read or written.
+        RunFolderError: the folder cannot be read (and nothing is known), or cannot be written.
     """
-    report = reporting.build(folder, secrets=redactor(place.env))
+    report = _report(folder, place, known)
     shown = screen_of(place.err, place)
     place.say(reporting.render(report, shown.width, shown.color, unicode=shown.unicode))
     written = reporting.write_all(report, folder)
@@ -86,3 +100,30 @@ def show_report(folder: Path, place: Place, *, as_json: bool) -> int:
         place.out.write(json_file.read_text(encoding="utf-8"))
         place.out.flush()
     return 0 if report.verdict.green else 1
+
+
+def _report(folder: Path, place: Place, known: reporting.Report | None) -> reporting.Report:
+    """Return what the folder tells, or what is `known` where files of it are gone; red then."""
+    try:
+        report = reporting.build(folder, secrets=redactor(place.env))
+    except RunFolderError as error:
+        if known is None:
+            raise
+        return _with_reason(known, f"the run's folder was removed or spoilt meanwhile: {error}")
+    ended = {unit.unit.id for unit in report.units if unit.outcome is not Outcome.NOT_RUN}
+    lost = [
+        unit.unit.id
+        for unit in (known.units if known else ())
+        if unit.outcome is not Outcome.NOT_RUN and unit.unit.id not in ended
+    ]
+    if known is None or not lost:
+        return report
+    return _with_reason(
+        known, f"the journal lost {len(lost)} ended file(s): something removed its lines meanwhile"
+    )
+
+
+def _with_reason(report: reporting.Report, reason: str) -> reporting.Report:
+    """Return `report`, red, with `reason` before the others."""
+    verdict = replace(report.verdict, green=False, reasons=(reason, *report.verdict.reasons))
+    return replace(report, verdict=verdict)

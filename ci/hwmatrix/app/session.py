@@ -228,7 +228,7 @@ def _execute(
     live.finish()
     if ending.reason:
         place.say(f"{spec.plan.session}: the run ended early: {ending.reason}.")
-    status = screen.show_report(folder, place, as_json=request.json)
+    status = screen.show_report(folder, place, as_json=request.json, known=live.known())
     # A shell, and the CI runner behind it, must see that a signal ended this, whatever the verdict.
     return 128 + ending.signal if ending.signal else status
 

@@ -120,7 +120,8 @@ def _build(request: Request, build: Build) -> Environment:
     except OSError as error:
         raise EnvironmentBuildError(
             f"cannot write {error.filename}: {error.strerror}. Environments are made in "
-            f"{build.folder.parent}; make room there, or make it writable."
+            f"{build.folder.parent}; make room there, make it writable, or name another "
+            "folder with HWMATRIX_STATE."
         ) from None
     for step in build.steps:
         output = running.run_step(

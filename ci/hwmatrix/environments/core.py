@@ -44,8 +44,8 @@ def link(name: Path, target: Path) -> None:
         passing.replace(name)
     except OSError as error:
         raise EnvironmentBuildError(
-            f"cannot link {name} to {target}: {error.strerror}. The project's .hwmatrix folder "
-            "must be writable."
+            f"cannot link {name} to {target}: {error.strerror}. {name.parent} must be "
+            "writable, or HWMATRIX_STATE must name another folder that is."
         ) from None
 
 

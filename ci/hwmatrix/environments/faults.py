@@ -22,7 +22,7 @@ _FAULTS = (
     _Fault(
         r"No space left on device|Disk quota exceeded",
         "the disk is full: make room, or move the installer's cache (PIP_CACHE_DIR, UV_CACHE_DIR) "
-        "and the project's .hwmatrix elsewhere",
+        "and the environments (HWMATRIX_STATE) to another disk",
     ),
     _Fault(
         r"DO NOT MATCH THE HASHES|[Hh]ash mismatch",
@@ -49,8 +49,8 @@ _FAULTS = (
     ),
     _Fault(
         r"Permission denied|EACCES",
-        "no permission to write: check the owner of the project's .hwmatrix folder and of the "
-        "installer's cache",
+        "no permission to write: check the owner of the environment's folder and of the "
+        "installer's cache, or move them (HWMATRIX_STATE; PIP_CACHE_DIR, UV_CACHE_DIR)",
     ),
 )
 """The first that fits counts."""

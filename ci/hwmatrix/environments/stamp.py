@@ -76,8 +76,8 @@ def locked(path: Path, *, limit_s: float, say: Callable[[str], None]) -> Iterato
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
         raise EnvironmentBuildError(
-            f"cannot write {path}: {error.strerror}. Environments are made in the project's "
-            ".hwmatrix folder; make it writable."
+            f"cannot write {path}: {error.strerror}. {path.parent} must be writable, or "
+            "HWMATRIX_STATE must name another folder that is."
         ) from None
     try:
         _acquire(descriptor, path, limit_s, say)

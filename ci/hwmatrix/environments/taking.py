@@ -48,6 +48,7 @@ def take(request: Request, overlay: Path | None) -> Environment:
         folder=answer.prefix,
         torch=answer.torch,
         toolkit=guard.toolkit(answer),
+        found=True,
         notes=tuple(notes),
         env=extra,
     )

@@ -71,6 +71,7 @@ class Environment:
     """The environment under test: its interpreter, and what the guard saw in it.
 
     `env` holds variables that every process in it needs (PYTHONPATH for the core, say).
+    `found` is true where nothing was made or installed (`--no-venv`).
     """
 
     python: str
@@ -79,6 +80,7 @@ class Environment:
     toolkit: str = ""
     stamp: str = ""
     reused: bool = False
+    found: bool = False
     notes: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
 

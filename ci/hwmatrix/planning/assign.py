@@ -136,6 +136,7 @@ class _Names:
             f"It is a suite of {', '.join(elsewhere)}." if elsewhere else "",
             close_match(name, tuple(own)),
             "" if own else f"{self.matrix.path} declares no suite for {backend}.",
+            "" if near or not own else _list("Its suites", self._suites_of(backend)),
         ]
         return _at(
             registration,
@@ -145,6 +146,9 @@ class _Names:
             todo=f"Suites are declared in {self.matrix.path}.",
             suite=own[near].name if near else "",
         )
+
+    def _suites_of(self, backend: Backend) -> tuple[str, ...]:
+        return tuple(suite.name for suite in self.matrix.suites if suite.backend is backend)
 
     def _by_shape(self, registration: Registration, problems: list[NameProblem]) -> Suite | None:
         stage, shape = registration.stage, registration.runner_config

@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING, TextIO
 
 from hwmatrix.model import Outcome
-from hwmatrix.reporting.build import run_state
+from hwmatrix.reporting.build import assemble, run_state
 from hwmatrix.reporting.ledger import Ledger, text
 from hwmatrix.reporting.longrepr import reason
 from hwmatrix.reporting.progress import Progress
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from hwmatrix.model import RunSpec
     from hwmatrix.reporting.progress import Busy
-    from hwmatrix.reporting.result import UnitResult
+    from hwmatrix.reporting.result import Report, UnitResult
 
 HEARTBEAT_S = 30.0
 # The longest outcome; the table's words stand under each other.
@@ -78,6 +78,10 @@ class Live:
         """Print what is left and take the status line away; the verdict follows it."""
         self._read(final=True)
         self._out.wipe()
+
+    def known(self) -> Report:
+        """Return the report of what was read while it happened, whatever the folder holds now."""
+        return assemble(self._spec, self._ledger)
 
     def _read(self, *, final: bool) -> None:
         for line in self._tail.read():

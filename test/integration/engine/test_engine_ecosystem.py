@@ -246,10 +246,14 @@ FILES = {
 VOLATILE = {"time", "duration", "start", "stop", "unit", "attempt", "part", "worker_id"}
 
 
+def not_measured(engine: Engine) -> None:
+    """When these tests are measured themselves, what they run must not print about it."""
+    engine.env = {k: v for k, v in engine.env.items() if not k.startswith("COVERAGE_")}
+
+
 @pytest.fixture
 def project(engine: Engine) -> Engine:
-    # When these tests are measured themselves, what they run must not print about it.
-    engine.env = {k: v for k, v in engine.env.items() if not k.startswith("COVERAGE_")}
+    not_measured(engine)
     for name, text in FILES.items():
         path = engine.root / name
         path.parent.mkdir(exist_ok=True)
@@ -469,6 +473,7 @@ def test_template_killed_by_a_test(engine: Engine) -> None:
 @pytest.mark.parametrize("isolation", Isolation)
 def test_coverage_that_the_project_asks_for(engine: Engine, isolation: Isolation) -> None:
     pytest.importorskip("pytest_cov")
+    not_measured(engine)
     (engine.root / "library.py").write_text(
         "def used():\n    return 1\n\ndef unused():\n    return 2\n"
     )
@@ -483,8 +488,9 @@ def test_coverage_that_the_project_asks_for(engine: Engine, isolation: Isolation
         assert result.tests(unit) == {"test_used": "passed"}
         assert result.end(unit)["exit_status"] == 0
     assert len(list(engine.root.glob(".coverage.*"))) == 3
-    for command in (["combine"], ["json"]):
-        subprocess.run([sys.executable, "-m", "coverage", *command], cwd=engine.root, check=True)
+    for command in ("combine", "json"):
+        arguments = [sys.executable, "-m", "coverage", command]
+        subprocess.run(arguments, cwd=engine.root, env=engine.env, check=True)
     told = json.loads((engine.root / "coverage.json").read_text())
     assert told["files"]["library.py"]["missing_lines"] == [5]
 

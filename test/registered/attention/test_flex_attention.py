@@ -21,7 +21,7 @@ from hwmatrix import register_amd_ci, register_cpu_ci, register_cuda_ci
 from hwmatrix.kit import assert_logprob_kl
 
 register_cpu_ci(
-    120,
+    100,
     suite="stage-b-test-cpu",
 )
 register_cuda_ci(

@@ -24,7 +24,7 @@ from xgrammar.contrib.hf import LogitsProcessor
 from hwmatrix import register_amd_ci, register_cpu_ci, register_cuda_ci, register_xpu_ci
 
 register_cpu_ci(
-    40,
+    70,
     suite="stage-b-test-cpu",
 )
 register_cuda_ci(

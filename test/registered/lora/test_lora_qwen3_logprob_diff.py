@@ -26,16 +26,16 @@ register_cpu_ci(
     suite="stage-b-test-cpu",
 )
 register_cuda_ci(
-    60,
+    30,
     suite="extra-a-test-1-gpu-large",
 )
 # amd and xpu: copied from cuda, never measured there.
 register_amd_ci(
-    60,
+    30,
     suite="stage-b-test-1-gpu-small-amd",
 )
 register_xpu_ci(
-    60,
+    30,
     suite="stage-b-test-1-gpu-xpu",
 )
 

@@ -23,16 +23,16 @@ from hwmatrix import register_amd_ci, register_cpu_ci, register_cuda_ci
 from hwmatrix.kit import record_measurement
 
 register_cpu_ci(
-    40,
+    70,
     suite="stage-b-test-cpu",
 )
 register_cuda_ci(
-    40,
+    35,
     suite="extra-a-test-1-gpu-large",
 )
 # amd: copied from cuda, never measured there.
 register_amd_ci(
-    40,
+    35,
     suite="extra-a-test-1-gpu-large-amd",
 )
 

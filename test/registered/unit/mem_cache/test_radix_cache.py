@@ -17,7 +17,7 @@ from hwmatrix import register_amd_ci, register_cpu_ci, register_cuda_ci, registe
 from hwmatrix.kit import record_measurement
 
 register_cpu_ci(
-    40,
+    50,
     suite="stage-b-test-cpu",
 )
 register_cuda_ci(
@@ -100,12 +100,13 @@ def test_switched_off_it_finds_nothing_and_answers_alike(model):
 
 
 def test_old_prefixes_make_room_for_new_ones(model):
-    # 12 pages hold one request of 100 + 8 tokens (7 pages) and a part of the last; versions count
-    # pages differently, but after eleven others the first prefix is gone in each, and the most
-    # recent is still there.
-    prompts = [prompt(100, seed) for seed in range(1, 13)]
-    prompts += [prompts[11], prompts[0]]
-    found, answers = serve(model, prompts, num_blocks=12)
-    assert found[12] > 0
-    assert found[13] == 0
-    assert answers == [greedy(model, words, NEW) for words in prompts]
+    # 12 pages hold 192 tokens: one request of 108 and a part of another. Which prefix goes first
+    # differs between versions; that the last is still there and others are not does not.
+    asked = [prompt(100, seed) for seed in range(1, 7)]
+    found, answers = serve(model, [*asked, asked[5], *asked[:5]], num_blocks=12)
+    assert found[:6] == [0] * 6
+    assert found[6] > 0
+    assert min(found[7:]) == 0
+    assert sum(found[7:]) <= 192
+    assert answers[:6] == [greedy(model, words, NEW) for words in asked]
+    assert answers[6:] == [answers[5], *answers[:5]]
