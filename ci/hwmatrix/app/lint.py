@@ -8,7 +8,7 @@ import json
 from typing import TYPE_CHECKING
 
 from hwmatrix import gate, registry
-from hwmatrix.app import truth
+from hwmatrix.app import soundness, truth
 from hwmatrix.errors import Problem
 
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ def findings(place: Place, *, today: dt.date) -> tuple[tuple[Problem, ...], trut
     facts = truth.read(place, thorough=True)
     found: list[Problem] = [*facts.problems, *facts.scan.remarks, *facts.assignment.idle]
     found += gate.unreached(facts.matrix)
+    found += soundness.missing_files(facts, place)
+    found += soundness.overfull(facts)
     found += registry.expired(facts.scan.registrations, today)
     found += [
         Problem(

@@ -198,6 +198,7 @@ def _spec(
         deadline_s=start_s + planning.deadline_s(plan, prepared.matrix, slots=len(slots)),
         isolation=Isolation.FORK,
         preload=prepared.matrix.backends[plan.backend].preload,
+        retries=prepared.matrix.tiers[plan.tier].retries,
         env=environment.env,
         commit=origin.commit(place.root, place.env),
         table_hash=origin.table_hash(place.table),

@@ -130,6 +130,7 @@ def _tiers(rows: Mapping[str, Row], general: Row, checker: Checker) -> dict[str,
             fail_fast=row.flag("fail_fast"),
             target_minutes=row.number("target_minutes"),
             env=switches(row, checker),
+            retries=int(row.row("retries").number("infra")),
         )
         for name, row in rows.items()
     }

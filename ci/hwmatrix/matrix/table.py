@@ -55,6 +55,17 @@ _TIER_BUDGET = Table(
     fields={key: dataclasses.replace(row, default=None) for key, row in _BUDGET.fields.items()}
 )
 
+_RETRIES = Table(
+    fields={
+        "infra": Field(
+            spec=Number(whole=True, at_least=0, at_most=3),
+            about="How often a file runs again after a fault of the machine (device lost, out of "
+            "memory, port taken, killed from outside); never after a failure of its own.",
+            default=0,
+        )
+    }
+)
+
 _VARIANT = Table(
     fields={
         "torch": Field(
@@ -138,6 +149,10 @@ _TIER = Table(
         "env": Field(spec=ENV, about="Environment switches, over those of the backend."),
         "budget": Field(
             spec=_TIER_BUDGET, about="Budget rules of this tier, over the general ones."
+        ),
+        "retries": Field(
+            spec=_RETRIES,
+            about="What runs a second time; a pass then is reported as flaky. Nothing by default.",
         ),
     }
 )

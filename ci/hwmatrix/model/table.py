@@ -120,13 +120,17 @@ class RunnerConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Tier:
-    """When suites run and how dear they are."""
+    """When suites run and how dear they are.
+
+    `retries`: how often a unit runs again after a fault of the machine.
+    """
 
     name: str
     budget: BudgetPolicy
     about: str = ""
     nightly: bool = False
     fail_fast: bool = False
+    retries: int = 0
     target_minutes: float = 0.0
     env: Mapping[str, str] = field(default_factory=dict)
 

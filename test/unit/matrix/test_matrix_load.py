@@ -66,7 +66,7 @@ SPOILT = {
         "[tier.stage-b]\nnigthly = true",
         (
             "ci/matrix.toml:24: tier.stage-b.nigthly is no key of the table. Keys here: about, "
-            "nightly, fail_fast, target_minutes, env, budget. Did you mean 'nightly'?"
+            "nightly, fail_fast, target_minutes, env, budget, retries. Did you mean 'nightly'?"
         ),
     ),
     "unknown top-level table": (
@@ -470,3 +470,11 @@ def test_windows_line_ends_count_as_lines(spoil: Callable[[str, str], str]) -> N
     text = spoil('tier = "extra-a"', 'tier = "nope"').replace("\n", "\r\n")
     with pytest.raises(MatrixError, match=r"t\.toml:47: "):
         parse(text, "t.toml")
+
+
+def test_retries_are_for_faults_of_the_machine_and_off_by_default(good: str) -> None:
+    text = good.replace("[tier.stage-b]", "[tier.stage-b]\nretries = { infra = 2 }")
+    tiers = parse(text, "t.toml").tiers
+    assert (tiers["stage-b"].retries, tiers["extra-a"].retries) == (2, 0)
+    with pytest.raises(MatrixError, match=r"retries.infra.*3"):
+        parse(text.replace("infra = 2", "infra = 9"), "t.toml")
