@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hwmatrix.errors import HwMatrixError, UsageError
+from hwmatrix.errors import HwMatrixError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -117,9 +117,9 @@ def _lock(options: argparse.Namespace, place: Place) -> int:
 
 
 def _report(options: argparse.Namespace, place: Place) -> int:
-    from hwmatrix.app import screen
+    from hwmatrix.app import resume, screen
 
-    return screen.show_report(_run_folder(options.run, place), place, as_json=options.json)
+    return screen.show_report(resume.find_run(options.run, place), place, as_json=options.json)
 
 
 def _session(arguments: Sequence[str], place: Place) -> int:
@@ -154,17 +154,6 @@ def _ci(options: argparse.Namespace, place: Place) -> int:
         decision=decision,
         engine=options.engine,
         as_json=options.json,
-    )
-
-
-def _run_folder(name: str, place: Place) -> Path:
-    """The folder of a run given by path, by id, or `latest`."""
-    for folder in (Path(name), place.cwd / name, place.state / "runs" / name):
-        if (folder / "plan.json").is_file():
-            return folder.resolve()
-    raise UsageError(
-        f"no run at {name!r}: looked for plan.json there and under {place.state / 'runs'}. "
-        "Give the folder that the session printed, or `latest`."
     )
 
 

@@ -44,11 +44,16 @@ _NAME_LIMIT = 200  # file systems allow 255 bytes; the ending needs some
 
 def log_name(unit_id: str, attempt: int, part: int) -> str:
     """Return the log's path in the run folder; different units never share one."""
-    text = re.sub(r"[^A-Za-z0-9._/=@-]", lambda m: f"%{ord(m.group()):02X}", unit_id)
+    text = re.sub(r"[^A-Za-z0-9._/=@-]", _percent, unit_id)
     text = text.replace("/", "+").lstrip(".") or "unit"
     if len(text) > _NAME_LIMIT:
         text = text[-_NAME_LIMIT:] + "-" + hashlib.sha256(unit_id.encode()).hexdigest()[:12]
     return f"{LOGS}/{text}.{attempt}.{part}.log"
+
+
+def _percent(match: re.Match[str]) -> str:
+    """Return a character as URLs have it: each byte of its UTF-8 form (RFC 3986)."""
+    return "".join(f"%{byte:02X}" for byte in match.group().encode("utf-8", "surrogatepass"))
 
 
 def request_stop(folder: Path, reason: str) -> bool:

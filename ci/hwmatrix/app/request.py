@@ -90,6 +90,7 @@ class SessionRequest:
     plan_only: bool = False
     json: bool = False
     continue_on_error: bool = False
+    resume: str = ""
     allow_empty: bool = False
     no_venv: bool = False
     overlay: str = ""
@@ -152,6 +153,9 @@ def parser() -> argparse.ArgumentParser:
         "--no-venv", action="store_true", help="install nothing: use the torch that is there"
     )
     made.add_argument("--overlay", default="", metavar="DIR", help="packages to add (--no-venv)")
+    made.add_argument(
+        "--resume", default="", metavar="RUN", help="go on with a run that was cut short"
+    )
     made.add_argument("--slots", type=_positive, metavar="N", help="fewer slots than would fit")
     return made
 
@@ -175,6 +179,11 @@ def parse(
     max_failures = _max_failures(pytest_args)
     if max_failures and known.continue_on_error:
         raise UsageError("--continue-on-error contradicts -x/--maxfail; give one of them.")
+    if known.resume and (known.suite or known.plan or rest or known.continue_on_error):
+        raise UsageError(
+            "--resume takes its plan, selection and options from the earlier run; give it alone "
+            "(--slots, --no-venv, --overlay and --json may stand beside it)."
+        )
     if known.overlay and not known.no_venv:
         raise UsageError("--overlay belongs to --no-venv: an environment of its own needs none.")
     shard, shards = shard_of(known.shard, env or {})
@@ -186,6 +195,7 @@ def parse(
         plan_only=known.plan,
         json=known.json,
         continue_on_error=known.continue_on_error,
+        resume=known.resume,
         allow_empty=known.allow_empty,
         no_venv=known.no_venv,
         overlay=known.overlay,

@@ -33,22 +33,24 @@ def screen_of(stream: TextIO, place: Place) -> reporting.Screen:
     return reporting.detect(stream, place.env, width=columns(place))
 
 
-def plan_text(plan: Plan, stream: TextIO, place: Place) -> str:
-    """Return the plan as a table fitted to `stream`."""
+def plan_text(plan: Plan, stream: TextIO, place: Place, *, whole: bool) -> str:
+    """Return the plan as a table fitted to `stream`; `whole` lists what was not selected too."""
     shown = screen_of(stream, place)
-    return reporting.plan_table(plan, shown.width, shown.color, unicode=shown.unicode)
+    return reporting.plan_table(plan, shown.width, shown.color, unicode=shown.unicode, whole=whole)
 
 
 def show_plan(plan: Plan, request: SessionRequest, place: Place) -> None:
     """Print the plan on standard output, as a table or as JSON."""
-    text = reporting.plan_json(plan) if request.json else plan_text(plan, place.out, place)
+    text = (
+        reporting.plan_json(plan) if request.json else plan_text(plan, place.out, place, whole=True)
+    )
     place.out.write(text)
     place.out.flush()
 
 
 def show_start(spec: RunSpec, environment: Environment, probe: Probe, place: Place) -> None:
     """Print the one table before anything runs: what, where, how long, which budget."""
-    place.say(plan_text(spec.plan, place.err, place))
+    place.say(plan_text(spec.plan, place.err, place, whole=False))
     place.say(environment_line(environment))
     names = sorted({device.name for device in probe.devices if device.name})
     owned = len(spec.slots[0].devices)

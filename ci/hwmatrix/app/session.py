@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hwmatrix import backends, environments, planning, supervise
+from hwmatrix import backends, environments, planning, reporting, supervise
 from hwmatrix import matrix as matrix_stage
-from hwmatrix.app import origin, screen, truth
+from hwmatrix.app import origin, resume, screen, truth
 from hwmatrix.errors import RetiredVariantError, RunFolderError, UsageError
 from hwmatrix.model import Backend, Isolation, RunSpec
 
@@ -82,6 +82,9 @@ def run(
     """
     began = time.monotonic()
     prepared = prepare(request, place)
+    earlier = resume.earlier(request.resume, request.name, place) if request.resume else None
+    if earlier is not None:
+        prepared = replace(prepared, plan=earlier.spec.plan)
     plan = prepared.plan
     if request.plan_only:
         screen.show_plan(plan, request, place)
@@ -106,6 +109,7 @@ def run(
     setup_s = time.monotonic() - began
     with supervise.leased(slots, _lease_terms(plan, place)) as held:
         spec = _spec(request, prepared, environment, held, place, setup_s=setup_s)
+        spec = earlier.goes_on_as(spec) if earlier is not None else spec
         screen.show_start(spec, environment, probe, place)
         return _execute(spec, request, place, announce)
 
@@ -202,6 +206,14 @@ def _spec(
         env=environment.env,
         commit=origin.commit(place.root, place.env),
         table_hash=origin.table_hash(place.table),
+        command=reporting.session_words(plan.session, nox="HWMATRIX_PARENT" in place.env),
+        options=reporting.session_options(
+            suites=request.suites,
+            no_venv=request.no_venv,
+            overlay=request.overlay,
+            slots=request.slots,
+            continue_on_error=request.continue_on_error,
+        ),
         setup_s=setup_s,
     )
 
@@ -215,7 +227,7 @@ def _execute(
     """Run under supervision with the live view, then tell what the journal says."""
     folder = Path(spec.folder)
     try:
-        folder.mkdir(parents=True, exist_ok=False)
+        folder.mkdir(parents=True, exist_ok=bool(spec.resumed))
         _point_latest(folder)
     except OSError as error:
         raise RunFolderError(

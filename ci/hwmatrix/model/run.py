@@ -93,6 +93,8 @@ class RunSpec:
     `selection` is true when they can pick nothing from a file without that being a fault.
     `retries`: how often a unit runs again after a fault of the machine. `resumed`: how many earlier
     parts this run has in the same folder; `done` are the units that they settled.
+    `command` are the words that started the session, `options` the options of hwmatrix's own that
+    it was given and that a run of a part of it needs too.
     `commit` and `table_hash` say what it was made from, `setup_s` how long that took (measured).
     """
 
@@ -115,4 +117,6 @@ class RunSpec:
     env: Mapping[str, str] = field(default_factory=dict)
     commit: str = ""
     table_hash: str = ""
+    command: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
     setup_s: float = 0.0

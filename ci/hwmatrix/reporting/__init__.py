@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from hwmatrix.reporting.build import build
-from hwmatrix.reporting.commands import reproduce, reproduce_red
+from hwmatrix.reporting.commands import (
+    reproduce,
+    reproduce_red,
+    session_options,
+    session_words,
+)
 from hwmatrix.reporting.json_report import report_json
 from hwmatrix.reporting.live import Live
 from hwmatrix.reporting.plan_table import plan_json, plan_table
@@ -28,6 +33,8 @@ __all__ = [
     "report_json",
     "reproduce",
     "reproduce_red",
+    "session_options",
+    "session_words",
     "verdict_line",
     "write_all",
 ]

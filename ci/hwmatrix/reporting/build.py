@@ -10,9 +10,10 @@ from hwmatrix.model import RunSpec
 from hwmatrix.redact import redact_plain
 from hwmatrix.reporting.ledger import Ledger, count, text
 from hwmatrix.reporting.parts import RunState
+from hwmatrix.reporting.presence import supervisor
 from hwmatrix.reporting.result import Report
 from hwmatrix.reporting.units import judge_unit
-from hwmatrix.reporting.verdict import judge_run, strangers
+from hwmatrix.reporting.verdict import judge_run, lost, retirements, strangers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -34,17 +35,22 @@ def build(folder: Path, *, secrets: Callable[[str], str] | None = None) -> Repor
     redact = secrets or _as_it_is
     spec = load_spec(folder, redact)
     ledger = Ledger(_lines(folder, redact))
-    return assemble(spec, ledger)
+    ledger.forget_earlier_parts()
+    return assemble(spec, ledger, running=supervisor(ledger, folder.resolve().name))
 
 
-def assemble(spec: RunSpec, ledger: Ledger) -> Report:
-    """Return the report of `spec` held against `ledger`."""
-    state = run_state(spec, ledger)
+def assemble(spec: RunSpec, ledger: Ledger, *, running: int = 0) -> Report:
+    """Return the report of `spec` held against `ledger`.
+
+    `running` is the pid of the run's supervisor while that runs on this machine, else 0.
+    """
+    ledger.forget_earlier_parts()
+    state = run_state(spec, ledger, running=running)
     units = tuple(judge_unit(unit, ledger.units.get(unit.id), state) for unit in spec.plan.mine)
     return Report(
         spec=spec,
         units=units,
-        verdict=judge_run(spec, units, ledger),
+        verdict=judge_run(spec, units, ledger, running=running),
         started=ledger.first_time,
         ended=ledger.last_time,
         complete=ledger.run_end is not None,
@@ -52,6 +58,9 @@ def assemble(spec: RunSpec, ledger: Ledger) -> Report:
         torn=tuple(ledger.torn),
         strangers=strangers(spec, ledger),
         notes=_notes(ledger),
+        infrastructure=retirements(ledger),
+        running=running,
+        resumed=ledger.resumed,
     )
 
 
@@ -72,10 +81,12 @@ def load_spec(folder: Path, redact: Callable[[str], str]) -> RunSpec:
         raise RunFolderError(f"{path}: cannot be read as the plan of a run: {error}") from error
 
 
-def run_state(spec: RunSpec, ledger: Ledger) -> RunState:
+def run_state(spec: RunSpec, ledger: Ledger, *, running: int = 0) -> RunState:
     """Return what holds for the whole run."""
     return RunState(
         ended=ledger.run_end is not None,
+        running=running > 0,
+        lost=lost(ledger),
         stop="; ".join(ledger.stops),
         end_reason=text((ledger.run_end or {}).get("reason")),
         selection=spec.selection,

@@ -15,9 +15,33 @@ if TYPE_CHECKING:
 # A line that people still copy; past it, or past so many tests of one file, files stand for tests.
 _LONGEST = 1500
 _MOST_TESTS = 5
+_SUITE = "--suite"
 # Options that pick tests: they have no place beside the test that is named.
 _PICKS = ("-k", "-m", "--deselect", "--lf", "--last-failed", "--ff", "--failed-first", "--sw")
 _PICKS_WITH_VALUE = ("-k", "-m", "--deselect")
+
+
+def session_words(name: str, *, nox: bool) -> tuple[str, ...]:
+    """Return the words that start session `name`, through nox or without it."""
+    return ("nox", "-s", name) if nox else ("python", "-m", "hwmatrix", "session", name)
+
+
+def session_options(
+    *,
+    suites: Sequence[str] = (),
+    no_venv: bool = False,
+    overlay: str = "",
+    slots: int | None = None,
+    continue_on_error: bool = False,
+) -> tuple[str, ...]:
+    """Return the options that a part of the session needs too, as words of its command."""
+    return (
+        *(word for suite in suites for word in (_SUITE, suite)),
+        *(["--no-venv"] if no_venv else []),
+        *(["--overlay", overlay] if overlay else []),
+        *(["--slots", str(slots)] if slots else []),
+        *(["--continue-on-error"] if continue_on_error else []),
+    )
 
 
 def reproduce(
@@ -47,8 +71,17 @@ def reproduce_red(report: Report) -> str:
 
 
 def _command(report: Report, args: Sequence[str]) -> str:
-    words = ["nox", "-s", report.plan.session, *(["--", *args] if args else [])]
-    return " ".join(shlex.quote(word) for word in words)
+    spec = report.spec
+    lead = spec.command or session_words(spec.plan.session, nox=True)
+    options = list(spec.options)
+    if _SUITE in args:  # these units' own suites, in place of all that were asked for
+        while _SUITE in options:
+            at = options.index(_SUITE)
+            del options[at : at + 2]
+    words = [*options, *args]
+    # All behind nox's `--` is the session's; the command itself needs no such mark.
+    mark = ["--"] if words and lead[0] == "nox" else []
+    return " ".join(shlex.quote(word) for word in [*lead, *mark, *words])
 
 
 def _targets(unit: UnitResult) -> list[str]:
@@ -72,7 +105,7 @@ def _suite_of(report: Report, units: Sequence[UnitResult]) -> list[str]:
     others = any(
         unit.suite not in names and files.intersection(unit.files) for unit in report.plan.units
     )
-    return [word for name in sorted(names) for word in ("--suite", name)] if others else []
+    return [word for name in sorted(names) for word in (_SUITE, name)] if others else []
 
 
 def _args(report: Report) -> list[str]:

@@ -93,6 +93,7 @@ class UnitRecord:
 
     parts: dict[tuple[int, int], Part] = field(default_factory=dict)
     not_run: str = ""
+    not_run_at: float = 0.0
 
     @property
     def latest(self) -> Part | None:
@@ -118,6 +119,9 @@ class Ledger:
         self.run_start: Line | None = None
         self.run_end: Line | None = None
         self.stops: list[str] = []
+        self.retired: list[Line] = []
+        self.lines = 0
+        self._stopped_at: dict[str, float] = {}
         self.torn: list[str] = []
         self.first_time = 0.0
         self.last_time = 0.0
@@ -126,6 +130,7 @@ class Ledger:
 
     def feed(self, line: Line) -> None:
         """Take in one line."""
+        self.lines += 1
         at = moment(line.get("time"))
         if at:
             self.first_time = min(self.first_time or at, at)
@@ -134,20 +139,47 @@ class Ledger:
         if kind == "Torn":
             self.torn.append(f"{line.get('path')}:{line.get('line')}")
         elif kind == "RunStart":
-            self.run_start = line
+            if self.run_start is None or at >= moment(self.run_start.get("time")):
+                self.run_start = line
         elif kind == "RunStop":
             reason = text(line.get("reason")) or "unknown reason"
             if reason not in self.stops:
                 self.stops.append(reason)
+            self._stopped_at[reason] = max(at, self._stopped_at.get(reason, 0.0))
+        elif kind == "SlotRetired":
+            self.retired.append(line)
         elif kind == "RunEnd":
-            self.run_end = line
+            if self.run_end is None or at >= moment(self.run_end.get("time")):
+                self.run_end = line
         elif text(line.get("unit")):
             self._feed_unit(kind, line, at)
+
+    @property
+    def resumed(self) -> int:
+        """How many earlier parts the run has."""
+        return count((self.run_start or {}).get("resumed"))
+
+    def forget_earlier_parts(self) -> None:
+        """Leave out how the earlier parts of a resumed run ended: only the last end counts.
+
+        Files come in by their name, so the start of the last part may come after its end.
+        """
+        if not self.resumed:
+            return
+        since = moment((self.run_start or {}).get("time"))
+        self.stops = [why for why in self.stops if self._stopped_at[why] >= since]
+        if self.run_end is not None and moment(self.run_end.get("time")) < since:
+            self.run_end = None
+        for record in self.units.values():
+            starts = (moment((part.start or {}).get("time")) for part in record.parts.values())
+            if record.not_run_at < since <= max(starts, default=0.0):
+                record.not_run = ""
 
     def _feed_unit(self, kind: str, line: Line, at: float) -> None:
         record = self.units.setdefault(text(line.get("unit")), UnitRecord())
         if kind == "UnitNotRun":
             record.not_run = text(line.get("reason")) or "no reason given"
+            record.not_run_at = at
             return
         key = (max(1, count(line.get("attempt"))), max(1, count(line.get("part"))))
         part = record.parts.get(key)

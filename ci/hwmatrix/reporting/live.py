@@ -102,6 +102,9 @@ class Live:
             if why not in self._stops:
                 self._stops.add(why)
                 self._out.say(self._screen.paint(self._text(f"stopping: {why}"), "red"))
+        elif kind == "SlotRetired":
+            what = f"slot {line.get('slot')} was retired: {text(line.get('reason'))}"
+            self._out.say(self._screen.paint(self._text(what), "red"))
         elif kind == "UnitStart" and line.get("part") == 1:
             # A new attempt: what failed before may pass now.
             self._failed.pop(unit, None)

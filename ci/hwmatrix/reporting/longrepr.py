@@ -7,6 +7,7 @@ failed import or `--tb=line` is plain text.
 from __future__ import annotations
 
 from hwmatrix.reporting.ledger import count, text
+from hwmatrix.reporting.said import plain_exit
 
 # Enough for the traceback that explains a failure.
 DETAIL_LIMIT = 24_000
@@ -46,6 +47,7 @@ def reason(longrepr: object) -> str:
         found = found.removeprefix("Skipped: ")
     else:
         found = _error_line(text(longrepr))
+    found = plain_exit(found)
     return found if len(found) <= REASON_LIMIT else found[: REASON_LIMIT - 3] + "..."
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from hwmatrix.model import Outcome
 from hwmatrix.reporting.ledger import Trace, number, text
 from hwmatrix.reporting.longrepr import reason
+from hwmatrix.reporting.said import cause, ended_by, last_line
 from hwmatrix.reporting.tests import Fate
 
 if TYPE_CHECKING:
@@ -31,9 +32,14 @@ _MEANING = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunState:
-    """What holds for the whole run: whether it ended in order, and why it stopped early."""
+    """What holds for the whole run: whether it ended in order, and why it stopped early.
+
+    `running` is true while it goes on; `lost` says what of the journal is missing, '' if nothing.
+    """
 
     ended: bool
+    running: bool = False
+    lost: str = ""
     stop: str = ""
     end_reason: str = ""
     selection: bool = False
@@ -65,7 +71,11 @@ def never_started(told: str, state: RunState) -> str:
         return told
     if state.stop:
         return f"not started: the run was stopped ({state.stop})"
+    if state.running:
+        return "not started yet"
     if not state.ended:
+        if state.lost:
+            return f"unaccounted for: {state.lost}"
         return "not started: the run was killed before its turn"
     why = f" ({state.end_reason})" if state.end_reason else ""
     return f"unaccounted for: the run ended{why} and the journal says nothing of it"
@@ -85,7 +95,7 @@ def how_it_died(end: Line) -> str:
     status = end.get("exit_status")
     if isinstance(status, int):
         return f"exited with status {status}"
-    return _last_line(text(end.get("tail"))) or "ended without an exit status"
+    return last_line(text(end.get("tail"))) or "ended without an exit status"
 
 
 def _expired(part: Part) -> bool:
@@ -103,10 +113,13 @@ def _budget(part: Part) -> str:
 def fate_of_running(part: Part, state: RunState) -> Fate:
     """Return what became of the test that ran when the process (or the journal) ended."""
     outcome, how = Outcome.NOT_RUN, "pytest ended while it ran"
-    if _expired(part):
+    quit_ = _quit(part, "it")
+    if quit_:
+        outcome, how = Outcome.FAILED, quit_
+    elif _expired(part):
         outcome, how = Outcome.TIMED_OUT, f"killed at the file's budget{_budget(part)}"
     elif part.end is None:
-        outcome, how = _cut_short(state, "it ran")
+        outcome, how = _cut_short(state, "it ran", "still running")
     elif part.end.get("cause") == "crashed":
         outcome, how = Outcome.CRASHED, how_it_died(part.end)
     elif part.end.get("cause") == "stopped":
@@ -119,12 +132,15 @@ def fate_of_unreached(part: Part, told: str, state: RunState) -> Fate:
     how = "unaccounted for: pytest ended and no report tells of it"
     if told:
         how = told
+    elif quit_ := _quit(part):
+        how = f"pytest was ended before it: {quit_}"
     elif _expired(part):
         how = "the file was killed at its budget before it"
     elif part.end is None:
-        how = _cut_short(state, "its file ran")[1]
+        how = _cut_short(state, "its file ran", "not reached yet")[1]
     elif part.end.get("cause") == "crashed":
-        how = f"its process {_was(how_it_died(part.end))} before it and no other took over"
+        taken = "no other took over yet" if state.running else "no other took over"
+        how = f"its process {_was(how_it_died(part.end))} before it and {taken}"
     elif part.end.get("cause") == "stopped":
         how = f"the run was stopped before it{_why(state, part)}"
     elif state.stops_early:
@@ -132,12 +148,19 @@ def fate_of_unreached(part: Part, told: str, state: RunState) -> Fate:
     return Fate(outcome=Outcome.NOT_RUN, reason=how)
 
 
-def _cut_short(state: RunState, while_: str) -> tuple[Outcome, str]:
-    """Return what a process without a recorded end came to, and how people say it."""
+def _cut_short(state: RunState, while_: str, yet: str) -> tuple[Outcome, str]:
+    """Return what a process without a recorded end came to, and how people say it.
+
+    `yet` is how they say it while the run goes on.
+    """
     if state.stop:
         return Outcome.NOT_RUN, f"the run was stopped while {while_}{_why(state)}"
     if state.ended:
         return Outcome.CRASHED, f"its worker died while {while_}; no end was recorded"
+    if state.running:
+        return Outcome.NOT_RUN, yet
+    if state.lost:
+        return Outcome.NOT_RUN, f"no end was recorded while {while_}: {state.lost}"
     return Outcome.NOT_RUN, f"the run was killed while {while_}"
 
 
@@ -157,12 +180,13 @@ def findings(part: Part, state: RunState, *, first: bool) -> list[Finding]:
 
 def _ending(part: Part, state: RunState) -> tuple[Outcome, str]:
     """Return what a process came to that did not finish."""
-    running = part.running.partition("::")[2] or part.running
+    running = _name(part.running)
     while_ = f" while {running} ran" if running else ""
     if _expired(part):
         return Outcome.TIMED_OUT, f"killed at its budget{_budget(part)}{while_}"
     if part.end is None:
-        return _cut_short(state, f"{running} ran" if running else "it ran")
+        yet = f"still running: {running}" if running else "still running"
+        return _cut_short(state, f"{running} ran" if running else "it ran", yet)
     cause = text(part.end.get("cause"))
     if cause == "crashed":
         return Outcome.CRASHED, f"{how_it_died(part.end)}{while_ or _idle(part)}"
@@ -208,11 +232,26 @@ def _exit_status(
         return []
     if status == NO_TESTS:
         return _no_tests(part, state, first=first, explained=explained)
-    last = _last_line(part.internal_error or text(end.get("tail")))
+    quit_ = _quit(part, _name(part.running))
+    if quit_:
+        return [Finding(outcome=Outcome.FAILED, text=quit_, test=part.running)]
+    said = last_line(part.internal_error) or cause(text(end.get("tail")))
     meaning = _MEANING.get(status) if isinstance(status, int) else None
     what = meaning or "pytest ended in a way it does not document"
-    said = f": {last}" if last else ""
-    return [Finding(outcome=Outcome.FAILED, text=f"{what} (exit status {status}){said}")]
+    why = f": {said}" if said else ""
+    return [Finding(outcome=Outcome.FAILED, text=f"{what} (exit status {status}){why}")]
+
+
+def _quit(part: Part, test: str | None = None) -> str:
+    """Return who ended pytest though it finished in order: an interrupt or `pytest.exit`, or ''."""
+    end = part.end or {}
+    if end.get("cause") != "finished" or end.get("exit_status") in (OK, TESTS_FAILED):
+        return ""
+    return ended_by(text(end.get("tail")), _name(part.running) if test is None else test)
+
+
+def _name(test: str) -> str:
+    return test.partition("::")[2] or test
 
 
 def _no_tests(part: Part, state: RunState, *, first: bool, explained: bool) -> list[Finding]:
@@ -234,11 +273,6 @@ def _any_failed(part: Part) -> bool:
     )
 
 
-def _last_line(tail: str) -> str:
-    lines = [line.strip() for line in tail.splitlines() if line.strip()]
-    return lines[-1][:200] if lines else ""
-
-
 def _idle(part: Part) -> str:
     if part.collected is None:
         return " before its tests were collected"
@@ -256,5 +290,5 @@ def _was(died: str) -> str:
 def _why(state: RunState, part: Part | None = None) -> str:
     """Return the reason of a stop in brackets: the run's, else what the process's end says."""
     said = text((part.end or {}).get("tail")) if part is not None else ""
-    why = state.stop or _last_line(said)
+    why = state.stop or last_line(said)
     return f" ({why})" if why else ""

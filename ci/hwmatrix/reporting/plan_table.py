@@ -26,8 +26,13 @@ def plan_table(
     color: bool = False,  # noqa: FBT001, FBT002 - the contract between the rooms has it so
     *,
     unicode: bool = False,
+    whole: bool = True,
 ) -> str:
-    """Return the plan as a table of at most `width` columns, suites in the plan's order."""
+    """Return the plan as a table of at most `width` columns, suites in the plan's order.
+
+    Files that were not selected are listed where `whole` is true, else only counted: a run of one
+    file leaves out all the others.
+    """
     screen = Screen(width=width, color=color, unicode=unicode)
     where = f"  shard {plan.shard}/{plan.shards}" if plan.shards > 1 else ""
     title = f"plan of {plan.session}  {plan.variant}{where}  {plan.hash[:12]}"
@@ -36,7 +41,11 @@ def plan_table(
         lines += _suite(plan, suite, screen)
     lines += ["", *_totals(plan, screen)]
     lines += _left_out("disabled", plan.disabled, screen)
-    lines += _left_out("not selected", plan.deselected, screen)
+    if whole:
+        lines += _left_out("not selected", plan.deselected, screen)
+    elif plan.deselected:
+        counted = f"not selected: {plural(len(plan.deselected), 'file')}; --plan lists them"
+        lines += ["", *screen.wrap(counted, "")]
     return "\n".join(lines) + "\n"
 
 

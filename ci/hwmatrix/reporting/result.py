@@ -155,7 +155,11 @@ class Verdict:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Report:
-    """Plan and journal held against each other. Times are seconds since the epoch, 0 if unknown."""
+    """Plan and journal held against each other. Times are seconds since the epoch, 0 if unknown.
+
+    `infrastructure` tells what the machine lost (slots that were retired). `running` is the pid of
+    the supervisor while the run goes on, `resumed` counts the run's earlier parts.
+    """
 
     spec: RunSpec
     units: tuple[UnitResult, ...]
@@ -167,6 +171,19 @@ class Report:
     torn: tuple[str, ...] = ()
     strangers: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    infrastructure: tuple[str, ...] = ()
+    running: int = 0
+    resumed: int = 0
+
+    @property
+    def resumption(self) -> str:
+        """`resumed: part 2; 3 files settled in earlier parts`, '' for a run that was not."""
+        if not self.resumed:
+            return ""
+        done = set(self.spec.done)
+        settled = sum(len(unit.files) for unit in self.plan.mine if unit.id in done)
+        files = f"{settled} file{'' if settled == 1 else 's'}"
+        return f"resumed: part {self.resumed + 1}; {files} settled in earlier parts"
 
     @property
     def plan(self) -> Plan:

@@ -37,7 +37,11 @@ _MARKS: dict[Outcome, str] = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Screen:
-    """Where text goes: `width` in columns; plain ASCII without colour unless told otherwise."""
+    """Where text goes: `width` in columns; plain ASCII without colour unless told otherwise.
+
+    `unicode` depends on the stream's encoding; colour and a line that changes (`is_tty`) on the
+    terminal.
+    """
 
     width: int = DEFAULT
     color: bool = False
@@ -92,16 +96,16 @@ class Screen:
 def detect(stream: TextIO, env: Mapping[str, str], *, width: int) -> Screen:
     """Return what `stream` can show. `width` is the terminal's, asked for by the caller.
 
-    No terminal: plain ASCII, no escape codes. `NO_COLOR` (any value) and `TERM=dumb` switch colour
-    off; a locale without UTF-8, that is a stream whose encoding is another one, gives ASCII.
+    No terminal: no escape codes. `NO_COLOR` (any value) and `TERM=dumb` switch colour off; a
+    locale without UTF-8, that is a stream whose encoding is another one, gives ASCII.
     """
     tty = stream.isatty()
     dumb = env.get("TERM", "") in {"", "dumb"}
-    encoding = (stream.encoding or "").lower().replace("-", "")
+    encoding = (stream.encoding or "").lower().replace("-", "").replace("_", "")
     return Screen(
         width=max(NARROWEST, min(width, WIDEST)) if tty else DEFAULT,
         color=tty and not dumb and not env.get("NO_COLOR"),
-        unicode=tty and encoding == "utf8",
+        unicode=encoding == "utf8",
         is_tty=tty and not dumb,
     )
 

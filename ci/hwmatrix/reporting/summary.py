@@ -33,7 +33,9 @@ def summary_md(report: Report) -> str:
     shard = f", shard {plan.shard}/{plan.shards}" if plan.shards > 1 else ""
     lines = [f"## {sign} {_inline(plan.session)}{shard}: {verdict.word}", ""]
     lines += [_counts(report), ""]
+    lines += [f"{_inline(report.resumption)}.", ""] if report.resumed else []
     lines += [f"- {_inline(reason)}" for reason in run_reasons(verdict, report.units)]
+    lines += _infrastructure(report)
     lines += _failures(report)
     lines += _flaky(report.units)
     lines += _idle(report.units)
@@ -57,6 +59,11 @@ def _counts(report: Report) -> str:
     return f"{units}, {tests} in {duration(report.seconds)}."
 
 
+def _infrastructure(report: Report) -> list[str]:
+    rows = [f"- {_inline(words)}" for words in (*report.infrastructure, *report.notes)]
+    return ["", "### Infrastructure", "", *rows] if rows else []
+
+
 def _failures(report: Report) -> list[str]:
     red = [unit for unit in report.units if unit.is_red]
     if not red:
@@ -78,7 +85,7 @@ def _failures(report: Report) -> list[str]:
         lines += ["", *_code(reproduce(report, unit))]
     if len(begun) > _FAILURES:
         lines += ["", f"{more(len(begun) - _FAILURES, 'file')}: see report.json"]
-    if len(red) > 1:
+    if len(red) > 1 and not report.running:
         lines += ["", "All of these again:", "", *_code(reproduce_red(report))]
     return lines
 

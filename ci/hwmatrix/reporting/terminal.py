@@ -37,7 +37,7 @@ def render(
     scrolled terminal that people see. Each failure ends with the command that runs it again.
     """
     screen = Screen(width=width, color=color, unicode=unicode)
-    lines = [_headline(report, screen), "", *_unit_table(report, screen)]
+    lines = [*_headline(report, screen), "", *_unit_table(report, screen)]
     lines += _told(report, screen)
     lines += _unstarted(report, screen)
     for unit in report.units:
@@ -45,7 +45,9 @@ def render(
             lines += _failure(report, unit, screen)
     lines += _run_reasons(report, screen)
     red = [unit for unit in report.units if unit.is_red]
-    if len(red) > 1:
+    if report.running:
+        pass  # what failed may be run again when the run has ended: its devices are in use
+    elif len(red) > 1:
         lines += ["", screen.paint("run all of these again:", "bold"), f"  {reproduce_red(report)}"]
     elif not red and not report.verdict.green:
         lines += ["", screen.paint("run it again:", "bold"), f"  {reproduce(report)}"]
@@ -83,16 +85,12 @@ def _counts(found: dict[Outcome, int], noun: str) -> str:
     return f"{plural(total, noun)}: " + ", ".join(f"{many} {outcome}" for many, outcome in kinds)
 
 
-def _headline(report: Report, screen: Screen) -> str:
+def _headline(report: Report, screen: Screen) -> list[str]:
     plan = report.plan
     shard = f"  shard {plan.shard}/{plan.shards}" if plan.shards > 1 else ""
-    return screen.paint(
-        screen.clip(
-            screen.safe(f"{plan.session}  {plan.variant}{shard}  plan {plan.hash[:12]}"),
-            screen.width,
-        ),
-        "bold",
-    )
+    first = f"{plan.session}  {plan.variant}{shard}  plan {plan.hash[:12]}"
+    title = screen.paint(screen.clip(screen.safe(first), screen.width), "bold")
+    return [title, *(screen.wrap(report.resumption, "") if report.resumed else [])]
 
 
 def _unit_table(report: Report, screen: Screen) -> list[str]:
@@ -165,6 +163,8 @@ def _told(report: Report, screen: Screen) -> list[str]:
         lines += ["", f"{screen.paint(word, 'yellow')}  {screen.safe(where(unit))}"]
         for words in said:
             lines += screen.wrap(words, "    ")
+    for words in report.infrastructure:
+        lines += ["", *screen.wrap(f"infrastructure: {words}", "")]
     for note in report.notes:
         lines += ["", *screen.wrap(f"note: {note}", "")]
     return lines
@@ -189,7 +189,7 @@ def _failure(report: Report, unit: UnitResult, screen: Screen) -> list[str]:
     if unit.log:
         log = PurePath(report.spec.folder, unit.log)
         lines.append(f"    log:   {screen.safe(below(str(log), report.spec.root))}")
-    return [*lines, f"    again: {reproduce(report, unit)}"]
+    return lines if report.running else [*lines, f"    again: {reproduce(report, unit)}"]
 
 
 def _unstarted(report: Report, screen: Screen) -> list[str]:
@@ -203,7 +203,7 @@ def _unstarted(report: Report, screen: Screen) -> list[str]:
             lines += screen.wrap(where(unit), "    - ")
         if len(units) > _LISTED:
             lines.append(f"    {more(len(units) - _LISTED, 'unit')}")
-        if len(units) == 1:
+        if len(units) == 1 and not report.running:
             lines.append(f"    again: {reproduce(report, units[0])}")
     return lines
 

@@ -38,7 +38,8 @@ def judge_unit(unit: Unit, record: UnitRecord | None, state: RunState) -> UnitRe
     outcome, reason = _conclude(tests, findings, results[-1].deselected)
     spans = tuple(_span(part, state) for part in record.ordered())
     flaky = outcome is Outcome.PASSED and (
-        len(attempts) > 1 or any(test.flaky for test in tests.values())
+        any(attempt.verdict()[0] is not Outcome.NOT_RUN for attempt in results[:-1])
+        or any(test.flaky for test in tests.values())
     )
     return UnitResult(
         unit=unit,
@@ -116,7 +117,10 @@ def _merge(attempts: Sequence[_Attempt]) -> dict[str, TestResult]:
                 merged[test] = result
                 continue
             flaky = result.outcome is Outcome.PASSED and (
-                result.flaky or before.flaky or before.outcome in RED
+                result.flaky
+                or before.flaky
+                # Cut short with an earlier part of the run says nothing of the test.
+                or (before.outcome in RED and before.outcome is not Outcome.NOT_RUN)
             )
             merged[test] = replace(result, flaky=flaky, tries=before.tries + result.tries)
     return merged

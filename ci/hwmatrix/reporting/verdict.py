@@ -17,16 +17,19 @@ if TYPE_CHECKING:
     from hwmatrix.reporting.result import UnitResult
 
 
-def judge_run(spec: RunSpec, units: Sequence[UnitResult], ledger: Ledger) -> Verdict:
+def judge_run(
+    spec: RunSpec, units: Sequence[UnitResult], ledger: Ledger, *, running: int = 0
+) -> Verdict:
     """Return the verdict; every reason for red is listed, units first, in the plan's order.
 
     Green needs: each unit of this shard passed, skipped or deselected; at least one test passed;
     no suite (whole in this shard) in which nothing ran, unless a selection was asked for; the
-    journal whole, of this plan, and closed by an end that agrees.
+    journal whole, of this plan, and closed by an end that agrees. `running` is the pid of the
+    supervisor of a run that goes on: red until it has ended.
     """
     reasons = [unit_reason(unit) for unit in units if unit.is_red]
-    reasons += _nothing_ran(spec, units)
-    reasons += _journal(spec, ledger)
+    reasons += [] if running else _nothing_ran(spec, units)
+    reasons += _journal(spec, ledger, running=running)
     flaky = sum(unit.flaky for unit in units)
     if not reasons:
         reasons += _end_disagrees(ledger, flaky=bool(flaky))
@@ -96,19 +99,64 @@ def _nothing_ran(spec: RunSpec, units: Sequence[UnitResult]) -> list[str]:
     return found
 
 
-def _journal(spec: RunSpec, ledger: Ledger) -> list[str]:
+def lost(ledger: Ledger) -> str:
+    """Return what of the journal is missing so that nobody can tell how the run went on, or ''."""
+    if not ledger.lines:
+        return "the journal is missing or empty: its files were removed or never written"
+    if ledger.run_start is None and ledger.run_end is None:
+        return "the journal has no lines of the supervisor: files were removed or never written"
+    return ""
+
+
+def retirements(ledger: Ledger) -> tuple[str, ...]:
+    """Return the slots that could not be used any more, why, and where their unit went."""
+    return tuple(_retirement(line, ledger) for line in ledger.retired)
+
+
+def _retirement(line: Mapping[str, object], ledger: Ledger) -> str:
+    slot, given = int(number(line.get("slot"))), text(line.get("given"))
+    why = text(line.get("reason")) or "no reason given"
+    found = f"slot {slot} was retired: {why}"
+    if not given:
+        return found
+    record = ledger.units.get(given)
+    starts = [part.start for part in record.ordered() if part.start] if record else []
+    went = f"ran on slot {int(number(starts[-1].get('slot')))}" if starts else "was not run yet"
+    if not starts and (ledger.run_end is not None or record is not None):
+        went = "was run by no other slot"
+    return f"{found}; {given} {went}"
+
+
+def _done(spec: RunSpec, ledger: Ledger) -> str:
+    """Return `2 of 7 files done`."""
+    ended = 0
+    for unit in spec.plan.mine:
+        record = ledger.units.get(unit.id)
+        latest = record.latest if record else None
+        over = record is not None and (record.not_run or (latest and latest.end is not None))
+        ended += len(unit.files) if over else 0
+    total = sum(len(unit.files) for unit in spec.plan.mine)
+    return f"{ended} of {total} file{'' if total == 1 else 's'} done"
+
+
+def _journal(spec: RunSpec, ledger: Ledger, *, running: int) -> list[str]:
     found = [f"the journal is torn at {place}: what stood there is lost" for place in ledger.torn]
     found += [
         f"the journal tells of {unit}, which the plan of this shard does not hold"
         for unit in strangers(spec, ledger)
     ]
-    if ledger.run_start is None:
+    missing = lost(ledger)
+    if missing:
+        found.append(missing)
+    elif ledger.run_start is None:
         found.append("the journal lacks the start of the run")
     elif ledger.run_start.get("plan_hash") != spec.plan.hash:
         told = ledger.run_start.get("plan_hash")
         found.append(f"the journal is of plan {told}, not of {spec.plan.hash}")
     found += [f"the run was stopped: {reason}" for reason in ledger.stops]
-    if ledger.run_end is None:
+    if running:
+        found.append(f"still running (pid {running}): {_done(spec, ledger)}")
+    elif ledger.run_end is None and not missing:
         found.append("the run has no end: it was killed, or it still runs")
     return found
 
