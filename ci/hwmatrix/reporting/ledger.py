@@ -139,18 +139,13 @@ class Ledger:
         if kind == "Torn":
             self.torn.append(f"{line.get('path')}:{line.get('line')}")
         elif kind == "RunStart":
-            if self.run_start is None or at >= moment(self.run_start.get("time")):
-                self.run_start = line
+            self.run_start = _later(self.run_start, line)
+        elif kind == "RunEnd":
+            self.run_end = _later(self.run_end, line)
         elif kind == "RunStop":
-            reason = text(line.get("reason")) or "unknown reason"
-            if reason not in self.stops:
-                self.stops.append(reason)
-            self._stopped_at[reason] = max(at, self._stopped_at.get(reason, 0.0))
+            self._feed_stop(text(line.get("reason")) or "unknown reason", at)
         elif kind == "SlotRetired":
             self.retired.append(line)
-        elif kind == "RunEnd":
-            if self.run_end is None or at >= moment(self.run_end.get("time")):
-                self.run_end = line
         elif text(line.get("unit")):
             self._feed_unit(kind, line, at)
 
@@ -175,6 +170,11 @@ class Ledger:
             if record.not_run_at < since <= max(starts, default=0.0):
                 record.not_run = ""
 
+    def _feed_stop(self, reason: str, at: float) -> None:
+        if reason not in self.stops:
+            self.stops.append(reason)
+        self._stopped_at[reason] = max(at, self._stopped_at.get(reason, 0.0))
+
     def _feed_unit(self, kind: str, line: Line, at: float) -> None:
         record = self.units.setdefault(text(line.get("unit")), UnitRecord())
         if kind == "UnitNotRun":
@@ -198,6 +198,13 @@ class Ledger:
             part.traces.setdefault(part.last_test, Trace()).open = True
         else:
             _feed_part(part, kind, line)
+
+
+def _later(before: Line | None, line: Line) -> Line:
+    """Return the later of two lines of a kind: a resumed run has one of each part."""
+    if before is None or moment(line.get("time")) >= moment(before.get("time")):
+        return line
+    return before
 
 
 def _feed_part(part: Part, kind: str, line: Line) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections import defaultdict
 from pathlib import Path
@@ -37,6 +38,9 @@ def real(project: Project) -> Project:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text("\n".join(["from hwmatrix import *", "", *calls, ""]))
     shutil.copy(DATA / "matrix" / "real.toml", project.table)
+    (project.root / "requirements").mkdir()
+    for name in re.findall(r'^requirements = "(.+)"', project.table.read_text(), re.MULTILINE):
+        (project.root / name).write_text("pytest\n")
     return project
 
 

@@ -135,3 +135,30 @@ def test_lint_and_list_tell_everything_at_once(project: Project) -> None:
     listed = json.loads(project.hwmatrix("list", "--json").out)
     assert [row["session"] for row in listed] == ["cpu-stage-b", "amd-stage-b"]
     assert listed[0]["suites"][0]["files"] == 1
+
+
+def test_lint_sees_ahead_what_no_environment_and_no_plan_can_hold(project: Project) -> None:
+    project.file("test_good.py", GOOD)
+    project.add_rows("fast")
+    for name, seconds in (("test_long.py", 4000), ("test_small.py", 5), ("test_longer.py", 5000)):
+        path = project.root / project.file(name, GOOD)
+        text = path.read_text().replace("est_time=1", f"est_time={seconds}")
+        path.write_text(text.replace("stage-b-test-cpu", "stage-c-test-cpu"))
+    table = project.table.read_text()
+    project.table.write_text(
+        table.replace('requirements = "requirements.in"', 'requirements = "gone.in"', 1)
+        + '\n[backend.amd.variant.old]\nretired = "withdrawn"\n'
+    )
+    (project.root / "requirements.in").write_text("-r absent.in\n")
+    ended = project.hwmatrix("lint")
+    assert ended.status == 3
+    rows = json.loads(project.hwmatrix("lint", "--json").out)["problems"]
+    files = [row for row in rows if row["rule"] == "missing-file"]
+    assert "cpu variant 'cpu': its requirements file 'gone.in' does not exist" in files[0]["found"]
+    assert "cannot read absent.in" in files[1]["found"]
+    assert [table.splitlines()[row["line"] - 1][:15] for row in files] == ["requirements = "] * 2
+    over = [row for row in rows if row["rule"] == "nesting"]
+    assert [row["path"] for row in over] == ["ci/matrix.toml"] * 2
+    assert all("cpu-stage-c: one file alone in its job may take" in row["found"] for row in over)
+    assert sorted("test_longer" in row["todo"] for row in over) == [False, True]
+    assert len(rows) == 4

@@ -114,6 +114,13 @@ def test_a_joined_worker_count_is_refused_too() -> None:
         (["nowhere.py"], r"no such file or folder: nowhere\.py"),
         (["-k"], r"-k needs a value"),
         (["--maxfail", "many"], r"--maxfail 'many' is not a whole number"),
+        (["--maxfail="], r"--maxfail '' is not a whole number"),
+        (["--maxfail", "-1"], r"--maxfail -1 is not allowed; 1 or more"),
+        (["--maxfail=0"], r"--maxfail 0 is not allowed; 1 or more"),
+        (["--shard", "3"], r"^session: argument --shard"),
+        (["-k", "a and (b"], r"-k 'a and \(b': a '\(' is not closed"),
+        (["-ka)"], r"-k 'a\)': a '\)' has no '\(' before it"),
+        (["-m=mark(x='1)"], r"-m .*: a quote \('\) is not closed"),
         (["-x", "--continue-on-error"], r"--continue-on-error contradicts -x/--maxfail"),
         (["--overlay", "d"], r"--overlay belongs to --no-venv"),
     ],
@@ -121,6 +128,12 @@ def test_a_joined_worker_count_is_refused_too() -> None:
 def test_wrong_words_are_named(words: list[str], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         ask("s", *words)
+
+
+@pytest.mark.parametrize("text", ["", "a and not (b or c)", "mark(x=')')", "t[1-2]", "(a) or (b)"])
+def test_balanced_expressions_are_left_to_pytest(text: str) -> None:
+    assert ask("s", "-k", text).pytest_args == ("-k", text)
+    assert ask("s", f"-m{text}").pytest_args == (f"-m{text}",)
 
 
 def test_a_session_needs_a_name() -> None:

@@ -159,6 +159,7 @@ class TestSummary:
     def test_long_lists_are_cut(self, make: Maker) -> None:
         units = [make.unit(f"n{number}") for number in range(60)]
         run = make.run(*units)
+        run.start()
         text = summary_md(build(run.folder))
         assert "**60 files** not run: not started: the run was killed before its turn" in text
         assert "- and 10 more files" in text

@@ -41,7 +41,9 @@ class Stream(io.TextIOWrapper):
             {"TERM": "xterm", "NO_COLOR": "1"},
             Screen(width=90, unicode=True, is_tty=True),
         ),
-        (False, "utf-8", {"TERM": "xterm"}, Screen(width=100)),
+        (False, "utf-8", {"TERM": "xterm"}, Screen(width=100, unicode=True)),
+        (False, "utf_8", {}, Screen(width=100, unicode=True)),
+        (False, "ascii", {"TERM": "xterm"}, Screen(width=100)),
     ],
 )
 def test_what_a_stream_can_show(

@@ -47,6 +47,8 @@ def plan(*names: str) -> Plan:
         ("test/registered/test_a.py", "logs/test+registered+test_a.py.1.2.log"),
         ("suite::a b.py", "logs/suite%3A%3Aa%20b.py.1.2.log"),
         ("a+b.py", "logs/a%2Bb.py.1.2.log"),
+        ("é字.py", "logs/%C3%A9%E5%AD%97.py.1.2.log"),
+        ("\udce9.py", "logs/%ED%B3%A9.py.1.2.log"),
         (".hidden", "logs/hidden.1.2.log"),
         ("..", "logs/unit.1.2.log"),
     ],
