@@ -247,7 +247,7 @@ def test_names_are_those_of_pytests_own_junit_file(tmp_path: Path) -> None:
             "def test_a(): raise KeyboardInterrupt",
             (),
             Outcome.FAILED,
-            "pytest was interrupted (exit status 2)",
+            "KeyboardInterrupt; 1 of 1 test not run: test_a",
         ),
     ],
 )

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 _NAMED = 3
 _EXCERPT = 8
 _FATAL = "Fatal Python error"
+# Reasons (said.py) that the unit's own reason gives with the test's name.
+_NAMED_BY_UNIT = ("KeyboardInterrupt in it", "pytest.exit was called in it")
 _EXPLAINED = ("cannot be imported", "cannot be collected")
 # What pytest prints before and around the tests of a file: titles, settings, a line of dots.
 _HEADING = re.compile(
@@ -55,6 +57,8 @@ def groups(unit: UnitResult) -> list[Group]:
 
 
 def _tells_more(test: TestResult) -> bool:
+    if test.reason.startswith(_NAMED_BY_UNIT):
+        return False
     if test.outcome is Outcome.FAILED or test.detail:
         return True
     return test.outcome is Outcome.TIMED_OUT and "budget" not in test.reason

@@ -235,7 +235,7 @@ def _exit_status(
     quit_ = _quit(part, _name(part.running))
     if quit_:
         return [Finding(outcome=Outcome.FAILED, text=quit_, test=part.running)]
-    said = last_line(part.internal_error) or cause(text(end.get("tail")))
+    said = last_line(part.internal_error) or cause(text(end.get("tail")), refused=status == USAGE)
     meaning = _MEANING.get(status) if isinstance(status, int) else None
     what = meaning or "pytest ended in a way it does not document"
     why = f": {said}" if said else ""

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 
 _LONGEST = 300
-_EXIT = "_pytest.outcomes.Exit: "
+_EXIT = "_pytest.outcomes.Exit:"
 _INTERRUPT = "KeyboardInterrupt"
-# pytest's closing line ("=== 1 passed in 2.80s ===") and argparse's usage say nothing of a cause.
-_BANNER = re.compile(r"=+ .* =+$")
+# pytest's closing line ("=== 1 passed in 2.80s ===", bare under -q) and argparse's usage say nothing
+# of a cause.
+_BANNER = re.compile(r"=+ .* =+$|(no tests ran|\d+ [a-z]+\b.*) in [\d.]+s\b")
 _BANGS = re.compile(r"!{3,}\s*(.*?)\s*!{3,}$")
 _REFUSED = re.compile(r"(?:ERROR: (?!usage:)|.*?: error: )(.+)$")
 _LEAD = re.compile(r"(ERROR: )?usage: |(inifile|rootdir): |\(to show a full traceback ")
@@ -17,7 +18,7 @@ _LEAD = re.compile(r"(ERROR: )?usage: |(inifile|rootdir): |\(to show a full trac
 def plain_exit(words: str) -> str:
     """Return `words` with the name of pytest's own exception as people call it."""
     found = words.strip()
-    return f"pytest.exit: {found[len(_EXIT) :]}" if found.startswith(_EXIT) else words
+    return f"pytest.exit: {found[len(_EXIT) :].strip()}" if found.startswith(_EXIT) else words
 
 
 def ended_by(tail: str, test: str = "") -> str:
@@ -35,16 +36,17 @@ def ended_by(tail: str, test: str = "") -> str:
     return ""
 
 
-def cause(tail: str) -> str:
+def cause(tail: str, *, refused: bool = False) -> str:
     """Return the line of `tail` that says most of why pytest ended; '' if there is none.
 
-    What pytest calls an error comes first, then what it sets between exclamation marks, then the
-    last line that is no banner.
+    Where it `refused` its arguments, what it calls an error comes first (elsewhere such a line may
+    be a test's own), then what it sets between exclamation marks, then the last line that is no
+    banner.
     """
     lines = _lines(tail)
-    refused = [match[1] for line in lines if (match := _REFUSED.match(line))]
+    errors = [match[1] for line in lines if refused and (match := _REFUSED.match(line))]
     other = [line for line in lines if not _BANNER.match(line) and not _LEAD.match(line)]
-    found = (refused[-1:] or _banged(tail)[-1:] or other[-1:] or [""])[0]
+    found = (errors[-1:] or _banged(tail)[-1:] or other[-1:] or [""])[0]
     return found[:_LONGEST]
 
 

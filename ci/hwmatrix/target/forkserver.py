@@ -121,7 +121,7 @@ class ForkServer:
         template = self._template(request, time.monotonic() + request.budget_s)
         try:
             template.control.send({"do": "fork", "request": request.to_plain()}, [events])
-            messages = _wait(template.control, time.monotonic() + request.budget_s)
+            messages = _forked(template.control, time.monotonic() + request.budget_s)
         except GoneError as error:
             self.forget(template)
             reason = f"the template died ({error})"
@@ -239,6 +239,18 @@ def _wait(control: Control, end: float) -> list[dict[str, Any]]:
             reason = "end of file"
             raise GoneError(reason)
         messages = received
+    return messages
+
+
+def _forked(control: Control, end: float) -> list[dict[str, Any]]:
+    """Return the messages that begin with the fork of a child.
+
+    Raises:
+        GoneError: as `_wait`, or the template's pytest ended between two units.
+    """
+    messages = _wait(control, end)
+    if messages[0]["is"] != "forked":
+        raise GoneError(str(messages[0]["reason"]))
     return messages
 
 

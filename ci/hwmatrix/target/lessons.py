@@ -14,11 +14,11 @@ import importlib
 import os
 import sys
 import warnings
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from pathlib import Path
 
     import pytest
 
@@ -76,7 +76,7 @@ class Lessons:
     def _keep(self, names: list[str]) -> None:
         kept = self._kept()
         whole = [*kept, *(name for name in names if name not in kept)]
-        temporary = self._path.with_name(f"{self._path.name}.{os.getpid()}")
+        temporary = Path(f"{self._path}.{os.getpid()}")
         with contextlib.suppress(OSError):  # it only saves time
             temporary.write_text("\n".join(whole), encoding="utf-8")
             temporary.replace(self._path)

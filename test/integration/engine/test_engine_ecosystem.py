@@ -246,14 +246,9 @@ FILES = {
 VOLATILE = {"time", "duration", "start", "stop", "unit", "attempt", "part", "worker_id"}
 
 
-def not_measured(engine: Engine) -> None:
-    """When these tests are measured themselves, what they run must not print about it."""
-    engine.env = {k: v for k, v in engine.env.items() if not k.startswith("COVERAGE_")}
-
-
 @pytest.fixture
 def project(engine: Engine) -> Engine:
-    not_measured(engine)
+    engine.not_measured()
     for name, text in FILES.items():
         path = engine.root / name
         path.parent.mkdir(exist_ok=True)
@@ -473,7 +468,7 @@ def test_template_killed_by_a_test(engine: Engine) -> None:
 @pytest.mark.parametrize("isolation", Isolation)
 def test_coverage_that_the_project_asks_for(engine: Engine, isolation: Isolation) -> None:
     pytest.importorskip("pytest_cov")
-    not_measured(engine)
+    engine.not_measured()
     (engine.root / "library.py").write_text(
         "def used():\n    return 1\n\ndef unused():\n    return 2\n"
     )

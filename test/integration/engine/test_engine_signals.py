@@ -208,6 +208,7 @@ def test_journal_that_cannot_grow(engine: Engine) -> None:
             print("x" * 1000)
         """
     )
+    engine.not_measured()
     engine.file_limit = 100_000
     result = engine.run(engine.unit(unit), pytest_args=("-p", "no:cacheprovider"))
     assert "File too large" in result.ending["reason"]

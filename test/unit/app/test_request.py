@@ -133,7 +133,7 @@ def test_wrong_words_are_named(words: list[str], message: str) -> None:
 @pytest.mark.parametrize("text", ["", "a and not (b or c)", "mark(x=')')", "t[1-2]", "(a) or (b)"])
 def test_balanced_expressions_are_left_to_pytest(text: str) -> None:
     assert ask("s", "-k", text).pytest_args == ("-k", text)
-    assert ask("s", f"-m{text}").pytest_args == (f"-m{text}",)
+    assert ask("s", f"-m={text}").pytest_args == (f"-m={text}",)
 
 
 def test_a_session_needs_a_name() -> None:

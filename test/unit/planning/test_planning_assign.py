@@ -93,7 +93,10 @@ UNKNOWN = {
     ),
     "nothing near": (
         {"suite": "zzz"},
-        "a.py:3: cpu has no suite 'zzz'. Its suites: stage-b-test-cpu, nightly-cpu. Suites are declared in ci/matrix.toml.",
+        (
+            "a.py:3: cpu has no suite 'zzz'. Its suites: stage-b-test-cpu, nightly-cpu. Suites are "
+            "declared in ci/matrix.toml."
+        ),
         "",
     ),
     "no suite at all": (

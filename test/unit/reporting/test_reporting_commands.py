@@ -4,7 +4,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hwmatrix.reporting import build, reproduce, reproduce_red
+from hwmatrix.reporting import (
+    build,
+    reproduce,
+    reproduce_red,
+    session_options,
+    session_words,
+)
 
 if TYPE_CHECKING:
     from test.unit.reporting.conftest import FakeRun, Maker
@@ -112,4 +118,54 @@ def test_whole_run(make: Maker) -> None:
     report = build(make.run(unit, plan=plan, pytest_args=("-k", "a or b")).folder)
     assert reproduce(report) == (
         "nox -s cpu-stage-b -- --shard 1/4 test/registered/test_a.py -k 'a or b'"
+    )
+
+
+OVERLAID = session_options(no_venv=True, overlay="a dir")
+
+
+def test_options_of_a_session() -> None:
+    assert session_options() == ()
+    assert OVERLAID == ("--no-venv", "--overlay", "a dir")
+    assert session_options(suites=("s", "t"), slots=2, continue_on_error=True) == (
+        "--suite",
+        "s",
+        "--suite",
+        "t",
+        "--slots",
+        "2",
+        "--continue-on-error",
+    )
+
+
+@pytest.mark.parametrize(
+    ("nox", "lead", "whole"),
+    [
+        (True, "nox -s cpu-stage-b --", "nox -s cpu-stage-b"),
+        (False, *["python -m hwmatrix session cpu-stage-b"] * 2),
+    ],
+)
+def test_command_is_the_one_that_was_given(
+    make: Maker, *, nox: bool, lead: str, whole: str
+) -> None:
+    words = session_words("cpu-stage-b", nox=nox)
+    unit = make.unit("a")
+    report = build(make.run(unit, command=words, options=OVERLAID).folder)
+    command = f"{lead} --no-venv --overlay 'a dir'"
+    assert reproduce(report) == command
+    assert reproduce(report, report.units[0]) == f"{command} test/registered/test_a.py"
+    assert reproduce_red(report) == f"{command} test/registered/test_a.py"
+    assert reproduce(build(make.run(unit, command=words).folder)) == whole
+
+
+def test_suites_asked_for_are_repeated_once(make: Maker) -> None:
+    a = make.unit("a")
+    other = make.unit("a", id="other:a", suite="other")
+    options = session_options(suites=(make.suite, "other"), no_venv=True)
+    report = build(make.run(a, other, options=options).folder)
+    assert reproduce(report) == (
+        f"nox -s cpu-stage-b -- --suite {make.suite} --suite other --no-venv"
+    )
+    assert reproduce(report, report.units[1]) == (
+        "nox -s cpu-stage-b -- --no-venv --suite other test/registered/test_a.py"
     )

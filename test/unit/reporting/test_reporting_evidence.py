@@ -19,6 +19,7 @@ from hwmatrix.reporting.summary import summary_md
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
     from test.unit.reporting.conftest import FakeRun, Maker
 
 SLEEP = "import sys; print('up', flush=True); sys.stdin.read()"
@@ -134,9 +135,7 @@ def test_process_that_ended_is_not_running(make: Maker, other: subprocess.Popen[
 
 
 @linux
-def test_pid_of_another_process_is_not_the_supervisor(
-    make: Maker, other: subprocess.Popen[str]
-) -> None:
+def test_pid_of_another_process_is_not_the_supervisor(other: subprocess.Popen[str]) -> None:
     start = {"$report_type": "RunStart", "pid": other.pid, "time": time.time()}
     assert supervisor(Ledger([start]), "run0") == other.pid
     assert supervisor(Ledger([start]), "another-run") == 0

@@ -67,3 +67,18 @@ def test_plan_json_names_the_units_of_this_shard(make: Maker) -> None:
     assert len(plain["units"]) == 4
     assert plain["mine"] == [unit.id for unit in plan.mine]
     assert plan_json(plan) == plan_json(sharded(make))
+
+
+def test_before_a_run_what_was_not_selected_is_counted(make: Maker) -> None:
+    lines = plan_table(sharded(make), whole=False).splitlines()
+    assert lines[-1] == "not selected: 1 file; --plan lists them"
+    assert "disabled (1):" in lines
+    assert not any("test_other.py" in line for line in lines)
+    plan = make.run(make.unit("a")).spec.plan
+    assert plan_table(plan, whole=False) == plan_table(plan)
+
+
+def test_names_beyond_ascii_are_readable_where_the_stream_has_them(make: Maker) -> None:
+    plan = make.run(make.unit("é字")).spec.plan
+    assert "test/registered/test_é字.py" in plan_table(plan, unicode=True)
+    assert "test/registered/test_\\xe9\\u5b57.py" in plan_table(plan)
