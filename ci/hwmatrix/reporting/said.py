@@ -7,8 +7,8 @@ import re
 _LONGEST = 300
 _EXIT = "_pytest.outcomes.Exit:"
 _INTERRUPT = "KeyboardInterrupt"
-# pytest's closing line ("=== 1 passed in 2.80s ===", bare under -q) and argparse's usage say nothing
-# of a cause.
+# pytest's closing line ("=== 1 passed in 2.80s ===", bare under -q) and argparse's usage tell no
+# cause.
 _BANNER = re.compile(r"=+ .* =+$|(no tests ran|\d+ [a-z]+\b.*) in [\d.]+s\b")
 _BANGS = re.compile(r"!{3,}\s*(.*?)\s*!{3,}$")
 _REFUSED = re.compile(r"(?:ERROR: (?!usage:)|.*?: error: )(.+)$")
