@@ -34,7 +34,7 @@ def tests(session: nox.Session) -> None:
     workers = [] if session.posargs else ["-n", "2"]
     session.run("coverage", "run", "-m", "pytest", *workers, *session.posargs, env=PACKAGE_PATH)
     session.run("coverage", "combine", "--quiet")
-    floor = [] if session.posargs else ["--fail-under=90"]
+    floor = [] if session.posargs else ["--fail-under=95"]
     session.run("coverage", "report", *floor)
 
 
