@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -36,6 +37,20 @@ def tests(session: nox.Session) -> None:
     session.run("coverage", "combine", "--quiet")
     floor = [] if session.posargs else ["--fail-under=95"]
     session.run("coverage", "report", *floor)
+
+
+@nox.session(default=False)
+def torture(session: nox.Session) -> None:
+    """Tests and SIGKILLs that misbehave, each 20 times: about 20 minutes on two cores.
+
+    `HWMATRIX_TORTURE` sets another number; pytest's arguments follow `--` (`-n 8` where there are
+    more cores, `-k daemon`).
+    """
+    session.install("-r", "requirements/tests.txt")
+    times = os.environ.get("HWMATRIX_TORTURE", "20")
+    files = [*ROOT.glob("test/integration/*/test_*_torture.py")]
+    command = ["pytest", "-q", "-n", "2", *sorted(str(path) for path in files), *session.posargs]
+    session.run(*command, env={**PACKAGE_PATH, "HWMATRIX_TORTURE": times})
 
 
 @nox.session

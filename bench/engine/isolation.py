@@ -2,10 +2,12 @@
 
     PYTHONPATH=ci python -m bench.engine.isolation [--files 40] [--slots 2] [--import torch]
 
-Ways: `python file.py` one after another (what SGLang's `run_suite.py` does with each file);
-`pytest -n SLOTS --dist loadfile`, which isolates nothing; the engine with forks and with fresh
-interpreters. Each way runs the same files; the wall time includes everything from start to end.
-Run it from the project's root with an interpreter that has torch, pytest, xdist and pytest-timeout.
+Ways: `python file.py` one after another; SGLang's own runner, which does that too, and its worker
+that forks for each file, both fetched with pip (`peer.py`; left out, with the reason, where that
+fails); `pytest -n SLOTS --dist loadfile`, which isolates nothing; the engine with forks and with
+fresh interpreters. Each way runs the same files; the wall time includes everything from start to
+end. The ways take turns `--repeat` times. Run it from the project's root with an interpreter that
+has torch, pytest, xdist and pytest-timeout.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.engine.runs import run_spec, spec_of
+from bench.scan import peer
 
 from hwmatrix.model import Isolation
 
@@ -77,6 +80,30 @@ def plain_xdist(root: Path, names: Sequence[str], slots: int) -> bool:
     return subprocess.run(command, cwd=root, capture_output=True, check=False).returncode == 0
 
 
+def sglang(root: Path, names: Sequence[str], folder: Path, batch: int) -> bool:
+    """Run the files with SGLang's runner; `batch` above 1 for so many from one forking worker."""
+    command = [sys.executable, "-m", "bench.engine.peer", str(folder), str(batch), *names]
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    done = subprocess.run(command, cwd=root, env=env, capture_output=True, check=False)
+    return done.returncode == 0
+
+
+def sglang_ways(
+    root: Path, names: Sequence[str], given: argparse.Namespace
+) -> dict[str, Callable[[], bool]]:
+    """Return the ways of SGLang, none where its package cannot be had."""
+    try:
+        folder = Path(given.sglang or peer.fetch_all(peer.state_folder(os.environ)))
+    except peer.UnavailableError as error:
+        print(f"left out: {error}", file=sys.stderr)
+        return {}
+    version = given.sglang or peer.VERSION
+    return {
+        f"b: sglang {version}, its runner": lambda: sglang(root, names, folder, 1),
+        f"w: sglang {version}, its forking worker": lambda: sglang(root, names, folder, len(names)),
+    }
+
+
 def engine(
     root: Path, names: Sequence[str], slots: int, isolation: Isolation, preload: str
 ) -> bool:
@@ -94,6 +121,7 @@ def main() -> None:
     parser.add_argument("--import", dest="imports", default="torch")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--repeat", type=int, default=1)
+    parser.add_argument("--sglang", default="", help="a folder in which sglang/test/ci lies")
     parser.add_argument("--skip", default="", help="ways to leave out, by their letters")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -103,6 +131,7 @@ def main() -> None:
         names = write_files(root, given.files, given.imports.split(","), given.device)
         ways: dict[str, Callable[[], bool]] = {
             "a: python file.py in turn": lambda: one_after_another(root, names),
+            **sglang_ways(root, names, given),
             "c: pytest -n, loadfile": lambda: plain_xdist(root, names, given.slots),
             "f: engine, fork": lambda: engine(
                 root, names, given.slots, Isolation.FORK, given.imports

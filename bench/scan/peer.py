@@ -1,11 +1,14 @@
-"""SGLang's own collector of registrations, fetched for comparison and never committed.
+"""SGLang's own collector of registrations and runner, fetched for comparison, never committed.
 
-Only `sglang/test/ci/ci_register.py` of the wheel is kept; it needs nothing but the standard
-library. Used by `bench/scan/run.py` and `test/integration/test_registry_against_sglang.py`.
+Only what stands in `sglang/test/ci` of the wheel is kept. The collector needs nothing but the
+standard library; `bench/engine/peer.py` gives the runner what it needs. Used by
+`bench/scan/run.py`, `bench/engine/isolation.py` and
+`test/integration/test_registry_against_sglang.py`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import subprocess
 import sys
@@ -19,7 +22,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 VERSION = "0.5.23"  # pinned, so that figures and facts can be compared over time
-_MEMBER = "sglang/test/ci/ci_register.py"
+_FOLDER = "sglang/test/ci/"
 _LIMIT_S = 180  # the wheel has 39 MB
 
 
@@ -39,8 +42,17 @@ def fetch(folder: Path) -> Path:
     Raises:
         UnavailableError: no pip, no network, no wheel for this Python.
     """
-    kept = folder / "ci_register.py"
-    if kept.is_file():
+    return fetch_all(folder) / _FOLDER / "ci_register.py"
+
+
+def fetch_all(folder: Path) -> Path:
+    """Return the folder in which `sglang/test/ci` lies, downloaded with pip if it does not yet.
+
+    Raises:
+        UnavailableError: no pip, no network, no wheel for this Python.
+    """
+    kept = folder / "wheel"
+    if kept.is_dir():
         return kept
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
@@ -56,10 +68,11 @@ def fetch(folder: Path) -> Path:
         if done.returncode or not wheels:
             said = (done.stderr.strip().splitlines() or ["pip said nothing"])[-1]
             raise UnavailableError(f"sglang {VERSION} was not fetched: {said}")
-        beside = Path(scratch, "ci_register.py")
+        beside = Path(scratch, "wheel")
         with zipfile.ZipFile(wheels[0]) as wheel:
-            beside.write_bytes(wheel.read(_MEMBER))
-        beside.replace(kept)
+            wheel.extractall(beside, [n for n in wheel.namelist() if n.startswith(_FOLDER)])
+        with contextlib.suppress(OSError):  # another process was sooner
+            beside.rename(kept)
     return kept
 
 

@@ -56,6 +56,8 @@ def parser() -> argparse.ArgumentParser:
     session.add_argument("rest", nargs=argparse.REMAINDER)
     gate = commands.add_parser("gate", help="what an event of CI starts, and why", add_help=False)
     gate.add_argument("rest", nargs=argparse.REMAINDER)
+    assets = commands.add_parser("assets", help="fetch a session's models and data", add_help=False)
+    assets.add_argument("rest", nargs=argparse.REMAINDER)
     matrix = commands.add_parser("matrix", help="chosen sessions as the jobs of a CI engine")
     matrix.add_argument("session", nargs="*", help="sessions, where there is no decision")
     matrix.add_argument("--decision", metavar="FILE", help="what `hwmatrix gate --json` printed")
@@ -93,6 +95,11 @@ def dispatch(arguments: Sequence[str], place: Place) -> int:
         from hwmatrix.app import gate
 
         return gate.run(arguments[1:], place)
+    if arguments and arguments[0] == "assets":
+        from hwmatrix.app import assets
+
+        unwind_on_signals(dict(place.env))
+        return assets.run(arguments[1:], place)
     options = parser().parse_args(arguments)
     return _COMMANDS[options.command](options, place)
 

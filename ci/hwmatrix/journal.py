@@ -14,7 +14,7 @@ epoch); all lines about a unit carry `unit`, `attempt` (from 1; above 1 only for
 |---|---|---|
 | RunStart | supervisor | run_id, plan_hash, pid, slots, resumed (count of earlier parts) |
 | UnitStart | worker | slot, worker, pid, isolation, note, devices (keys), log (path) |
-| UnitCollected | worker | tests (node ids), deselected (count) |
+| UnitCollected | worker | tests (node ids), deselected (count), cache (pytest's, "" if off) |
 | TestStart | worker | test |
 | TestReport, WarningMessage | worker | as in pytest-reportlog |
 | CollectReport | worker | as in pytest-reportlog; only when not passed |
@@ -22,7 +22,7 @@ epoch); all lines about a unit carry `unit`, `attempt` (from 1; above 1 only for
 | UnitEnd | worker | cause, exit_status, signal, test (or null), seconds, killed, fault, tail |
 | InternalError | worker | text: pytest or a plugin failed inside the child |
 | SlotRetired | worker | slot, worker, reason, given (the unit that goes to another slot) |
-| UnitNotRun | supervisor | reason |
+| UnitNotRun | supervisor, guard (an asset is not here) | reason |
 | RunStop | supervisor, controller, worker | reason: `deadline`, a signal's name, `first failure` |
 | RunEnd | supervisor, guard | exit_status, reason, killed |
 

@@ -39,6 +39,8 @@ SUPERVISOR_LOG = "supervisor.log"
 PARENT = "HWMATRIX_PARENT_PID"  # who starts the process: it does not outlive that one
 TEMPORARY = "HWMATRIX_TEMPORARY"  # the folder in which each unit gets one of its own
 
+DEVICE_ROOT = "HWMATRIX_DEVICE_ROOT"  # another root of /sys and /dev, for hwmatrix's own tests
+
 _NAME_LIMIT = 200  # file systems allow 255 bytes; the ending needs some
 
 

@@ -50,6 +50,7 @@ def register(root: Path) -> None:
         )
     _declare("lint-registrations", ["lint"], about="everything wrong with table and registrations")
     _declare("lock", ["lock"], about="versions and hashes of a variant's packages (default: cpu)")
+    _declare("assets", ["assets"], about="fetch the models and data that a session's files declare")
     _declare("gate", ["gate"], about="what an event of CI starts, and why (--event FILE)")
     _declare("matrix", ["matrix"], about="chosen sessions as the jobs of a CI engine")
     _declare("finish", ["finish"], about="one verdict from the reports of all machines")

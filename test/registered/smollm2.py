@@ -47,7 +47,10 @@ def load(dtype: torch.dtype = torch.float32, device: str = DEVICE):
 def converted() -> Path:
     """Return the folder with configuration, tokenizer and full-precision weights."""
     place = cache_folder(os.environ) / f"{ASSET.key}-converted"
-    place.parent.mkdir(parents=True, exist_ok=True)
+    if place.is_dir():
+        return place
+    if not os.access(place.parent, os.W_OK):  # a cache that was brought along, read-only
+        place = Path(tempfile.gettempdir()) / place.name
     with _locked(place.with_suffix(".lock")):
         if not place.is_dir():
             made = Path(tempfile.mkdtemp(dir=place.parent))

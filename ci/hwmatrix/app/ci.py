@@ -179,11 +179,12 @@ class _Planner:
         """
         matrix = self.facts.matrix
         before_s = plan.setup_s + matrix.tiers[plan.tier].budget.startup_s
+        places = planning.planned_on(plan, matrix)
         shards = [dataclasses.replace(plan, shard=n) for n in range(1, plan.shards + 1)]
         return tuple(
             workflows.ShardTime(
-                run_s=planning.makespan_s((unit.est_s for unit in mine.mine), plan.slots),
-                deadline_s=before_s + planning.deadline_s(mine, matrix, slots=plan.slots),
+                run_s=planning.run_s(mine.mine, places),
+                deadline_s=before_s + planning.deadline_s(mine, matrix, places),
             )
             for mine in shards
         )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from hwmatrix import gate, registry
 from hwmatrix.app import soundness, truth
 from hwmatrix.errors import Problem
+from hwmatrix.registry.assets import declared
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,6 +26,7 @@ def findings(place: Place, *, today: dt.date) -> tuple[tuple[Problem, ...], trut
     """
     facts = truth.read(place, thorough=True)
     found: list[Problem] = [*facts.problems, *facts.scan.remarks, *facts.assignment.idle]
+    found += declared(place.root, facts.matrix.roots).problems
     found += gate.unreached(facts.matrix)
     found += soundness.missing_files(facts, place)
     found += soundness.overfull(facts)

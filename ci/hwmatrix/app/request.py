@@ -93,6 +93,7 @@ class SessionRequest:
     resume: str = ""
     allow_empty: bool = False
     no_venv: bool = False
+    no_fetch: bool = False
     overlay: str = ""
     slots: int | None = None
     paths: tuple[str, ...] = ()
@@ -152,6 +153,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--no-venv", action="store_true", help="install nothing: use the torch that is there"
     )
+    made.add_argument("--no-fetch", action="store_true", help="take assets as they are here")
     made.add_argument("--overlay", default="", metavar="DIR", help="packages to add (--no-venv)")
     made.add_argument(
         "--resume", default="", metavar="RUN", help="go on with a run that was cut short"
@@ -182,7 +184,7 @@ def parse(
     if known.resume and (known.suite or known.plan or rest or known.continue_on_error):
         raise UsageError(
             "--resume takes its plan, selection and options from the earlier run; give it alone "
-            "(--slots, --no-venv, --overlay and --json may stand beside it)."
+            "(--slots, --no-venv, --overlay, --no-fetch and --json may stand beside it)."
         )
     if known.overlay and not known.no_venv:
         raise UsageError("--overlay belongs to --no-venv: an environment of its own needs none.")
@@ -198,6 +200,7 @@ def parse(
         resume=known.resume,
         allow_empty=known.allow_empty,
         no_venv=known.no_venv,
+        no_fetch=known.no_fetch,
         overlay=known.overlay,
         slots=known.slots,
         paths=tuple(paths),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -53,11 +54,12 @@ def show_start(spec: RunSpec, environment: Environment, probe: Probe, place: Pla
     place.say(plan_text(spec.plan, place.err, place, whole=False))
     place.say(environment_line(environment))
     names = sorted({device.name for device in probe.devices if device.name})
-    owned = len(spec.slots[0].devices)
-    place.say(
-        f"slots        {len(spec.slots)} of {owned} device{'s' * (owned != 1)} each"
-        + (f": {', '.join(names)}" if names else "")
+    widths = Counter(len(slot.devices) for slot in spec.slots)
+    owned = " or ".join(
+        f"{count} of {width} device{'s' * (width != 1)} each"
+        for width, count in sorted(widths.items())
     )
+    place.say(f"slots        {owned}" + (f": {', '.join(names)}" if names else ""))
     for note in environment.notes:
         place.say(f"note         {note}")
     place.say(f"run folder   {spec.folder}\n")

@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hwmatrix import backends, environments, planning, reporting, supervise
+from hwmatrix import backends, environments, placing, planning, reporting, runfolder, supervise
 from hwmatrix import matrix as matrix_stage
-from hwmatrix.app import origin, resume, screen, truth
+from hwmatrix.app import assets, origin, resume, screen, truth
 from hwmatrix.errors import RetiredVariantError, RunFolderError, UsageError
 from hwmatrix.model import Backend, Isolation, RunSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from hwmatrix.app.place import Place
     from hwmatrix.app.request import SessionRequest
@@ -73,7 +73,7 @@ def _from_root(path: str, place: Place) -> str:
 def run(
     request: SessionRequest, place: Place, *, announce: Callable[[Path], None] | None = None
 ) -> int:
-    """Return the exit status: 0 for a green verdict, 1 for a red one.
+    """Return the exit status: 0 for a green verdict, 1 for a red one, 14 where assets alone lack.
 
     `announce` is told the run's folder before anything runs in it.
 
@@ -92,7 +92,11 @@ def run(
     if not plan.mine:
         place.say(f"{plan.session}: nothing to do, as --allow-empty allows. Nothing was run.")
         return 0
-    probe = backends.BACKENDS[plan.backend].probe(place.env)
+    done = earlier.done if earlier is not None else ()
+    units = tuple(unit for unit in plan.mine if unit.id not in done)
+    needs = assets.needs_of(prepared, units, place)
+    root = Path(place.env.get(runfolder.DEVICE_ROOT) or "/")
+    probe = backends.BACKENDS[plan.backend].probe(place.env, root)
     variant = _variant(prepared)
     configs = _runner_configs(prepared)
     backends.check(probe, configs, plan.backend, session=plan.session, toolkit=variant.toolkit)
@@ -100,18 +104,21 @@ def run(
         probe = backends.fitting(probe, config)
     slots = backends.make_slots(
         probe,
-        devices=max(unit.devices for unit in plan.mine),
+        widths={unit.devices for unit in plan.mine},
         count=request.slots,
         env=place.env,
         cores=backends.usable_cores(),
     )
     environment = _environment(request, variant, slots[0], place)
+    withheld = assets.provide(needs, environment, place, fetch=not request.no_fetch)
+    environment = replace(environment, env=assets.offline_env(needs, environment, place))
     setup_s = time.monotonic() - began
     with supervise.leased(slots, _lease_terms(plan, place)) as held:
         spec = _spec(request, prepared, environment, held, place, setup_s=setup_s)
         spec = earlier.goes_on_as(spec) if earlier is not None else spec
+        spec = replace(spec, done=(*spec.done, *withheld))
         screen.show_start(spec, environment, probe, place)
-        return _execute(spec, request, place, announce)
+        return _execute(spec, request, place, announce, withheld)
 
 
 def _lease_terms(plan: Plan, place: Place) -> supervise.Terms:
@@ -131,6 +138,7 @@ def _lease_terms(plan: Plan, place: Place) -> supervise.Terms:
         wait_s=wait_s,
         say=place.say,
         devices=plan.backend is not Backend.CPU,
+        exclusive=any(unit.exclusive for unit in plan.mine),
     )
 
 
@@ -195,11 +203,18 @@ def _spec(
         folder=str(place.state / "runs" / run_id),
         python=environment.python,
         slots=tuple(slots),
+        at_once=request.slots or 0,
         pytest_args=request.pytest_args,
         selection=request.selects,
         fail_fast=fail_fast,
         max_failures=request.max_failures or (1 if fail_fast else 0),
-        deadline_s=start_s + planning.deadline_s(plan, prepared.matrix, slots=len(slots)),
+        deadline_s=start_s
+        + planning.deadline_s(
+            plan,
+            prepared.matrix,
+            [placing.place_of(slot) for slot in slots],
+            at_once=request.slots or 0,
+        ),
         isolation=Isolation.FORK,
         preload=prepared.matrix.backends[plan.backend].preload,
         retries=prepared.matrix.tiers[plan.tier].retries,
@@ -223,12 +238,17 @@ def _execute(
     request: SessionRequest,
     place: Place,
     announce: Callable[[Path], None] | None,
+    withheld: Mapping[str, str],
 ) -> int:
-    """Run under supervision with the live view, then tell what the journal says."""
+    """Run under supervision with the live view, then tell what the journal says.
+
+    `withheld` are units that lack an asset, with the reason: not run, and red.
+    """
     folder = Path(spec.folder)
     try:
         folder.mkdir(parents=True, exist_ok=bool(spec.resumed))
         _point_latest(folder)
+        assets.withhold(folder, withheld, place)
     except OSError as error:
         raise RunFolderError(
             f"{folder}: cannot be made ({error}). Free space or give permission, or set "
@@ -242,6 +262,7 @@ def _execute(
     if ending.reason:
         place.say(f"{spec.plan.session}: the run ended early: {ending.reason}.")
     status = screen.show_report(folder, place, as_json=request.json, known=live.known())
+    status = assets.status(folder, status, withheld, place)
     # A shell, and the CI runner behind it, must see that a signal ended this, whatever the verdict.
     return 128 + ending.signal if ending.signal else status
 

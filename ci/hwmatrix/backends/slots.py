@@ -10,7 +10,7 @@ from hwmatrix.errors import HardwareError, UsageError, VisibilityError
 from hwmatrix.model import Backend, Slot
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from hwmatrix.model import Device, Probe
 
@@ -25,38 +25,47 @@ _MIG = "MIG-"
 
 
 def make_slots(
-    probe: Probe, *, devices: int, count: int | None, env: Mapping[str, str], cores: int
+    probe: Probe, *, widths: Iterable[int], count: int | None, env: Mapping[str, str], cores: int
 ) -> tuple[Slot, ...]:
-    """Return as many slots of `devices` devices as there are, or `count` of them.
+    """Return the slots of each width (in devices), narrow ones first: all there are, or `count`.
 
-    Devices go out in the probe's order, none twice. On cpu ranks are made as needed: one slot per
-    `devices` cores, at least one, however few the cores. Each slot gets an equal share of the
-    cores as thread counts, where `env` does not set them already.
+    Within a width devices go out in the probe's order, none twice; slots of different widths
+    overlap. On cpu ranks are made as needed: one slot per width's number of cores, at least one,
+    however few the cores. Each slot gets its width's equal share of the cores as thread counts,
+    where `env` does not set them already. `count` is of the narrowest; of wider ones there are as
+    many as the devices allow, up to that.
 
     Raises:
         UsageError: `count` is below 1.
-        HardwareError: more slots are asked for than the devices allow.
+        HardwareError: more slots are asked for than the devices allow, or a width has none.
         VisibilityError: several MIG instances in a slot; CUDA lets a process use one.
     """
     if count is not None and count < 1:
         raise UsageError(f"--slots {count}: at least one slot is needed.")
-    if probe.backend is Backend.CPU:
-        owned = _cpu_slots(probe, devices, count or max(1, cores // devices))
-    else:
-        owned = _device_slots(probe, devices, count)
-    threads = str(max(1, cores // len(owned)))
-    return tuple(
-        Slot(
-            index=index,
-            devices=group,
-            env={
-                **{name: threads for name in THREAD_VARIABLES if name not in env},
-                **_device_env(probe.backend, group),
-                **_facts_env(index, group),
-            },
-            unset=BACKENDS[probe.backend].rivals,
-        )
-        for index, group in enumerate(owned)
+    made: list[Slot] = []
+    for number, width in enumerate(sorted(set(widths))):
+        most = max(1, (cores if probe.backend is Backend.CPU else len(probe.devices)) // width)
+        wanted = min(count, most) if count and number else count
+        if probe.backend is Backend.CPU:
+            owned = _cpu_slots(probe, width, wanted or most)
+        else:
+            owned = _device_slots(probe, width, wanted)
+        threads = str(max(1, cores // len(owned)))
+        shared = {name: threads for name in THREAD_VARIABLES if name not in env}
+        made += [
+            _slot(probe.backend, len(made) + n, group, shared) for n, group in enumerate(owned)
+        ]
+    return tuple(made)
+
+
+def _slot(
+    backend: Backend, index: int, group: tuple[Device, ...], shared: Mapping[str, str]
+) -> Slot:
+    return Slot(
+        index=index,
+        devices=group,
+        env={**shared, **_device_env(backend, group), **_facts_env(index, group)},
+        unset=BACKENDS[backend].rivals,
     )
 
 

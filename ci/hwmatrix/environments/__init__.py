@@ -4,5 +4,6 @@ from __future__ import annotations
 
 from hwmatrix.environments.locking import lock
 from hwmatrix.environments.making import make
+from hwmatrix.environments.packages import download, installed
 
-__all__ = ["lock", "make"]
+__all__ = ["download", "installed", "lock", "make"]

@@ -170,7 +170,7 @@ def plan(
         Step(
             title=f"install {what}",
             command=(*install, *rest),
-            env={**_network(installer, settings), **_default_index(installer, settings)},
+            env=packages_env(installer, settings),
             index=settings.index_url or "the default index",
         ),
     )
@@ -230,12 +230,17 @@ def _default_index(installer: Installer, settings: PipSettings) -> dict[str, str
     return {name: value for name, value in given.items() if value}
 
 
+def packages_env(installer: Installer, settings: PipSettings) -> dict[str, str]:
+    """Return the variables for ordinary packages: where they come from, and how to get there."""
+    return {**_network(installer, settings), **_default_index(installer, settings)}
+
+
 def locking_env(installer: Installer, settings: PipSettings, torch_address: str) -> dict[str, str]:
     """Return the variables for making a lock: pip's indexes, and torch's for what only it has.
 
     `torch_address` is empty where torch came from a local wheel.
     """
-    given = {**_network(installer, settings), **_default_index(installer, settings)}
+    given = packages_env(installer, settings)
     more = [*settings.extra_index_urls, *([torch_address] if torch_address else [])]
     given["UV_INDEX"] = " ".join(more)
     given["UV_INDEX_STRATEGY"] = "unsafe-best-match"

@@ -31,7 +31,7 @@ def take(request: Request, overlay: Path | None) -> Environment:
         notes.append(f"from the overlay: {', '.join(taken) or 'nothing'}")
         paths.append(shown)
     before = [request.env["PYTHONPATH"]] if request.env.get("PYTHONPATH") else []
-    extra = {"PYTHONPATH": ":".join([*before, *map(str, paths)])}
+    extra = {"PYTHONPATH": ":".join([*before, *map(str, paths)]), "HWMATRIX_FOUND": "1"}
     env = request.test_env(extra)
     answer = guard.ask(python, request.asked, env, cwd=request.state, quick=False)
     notes += guard.inspect(answer, variant, request.check, devices, python=python, exact=False)

@@ -190,6 +190,7 @@ def _suites(table: Row, checker: Checker) -> tuple[Suite, ...]:
                 aliases=row.texts("aliases"),
                 env=switches(row, checker),
                 isolation=Isolation(isolation) if isolation else None,
+                exclusive=row.flag("exclusive"),
                 about=row.text("about"),
                 line=checker.line(row.at),
             )

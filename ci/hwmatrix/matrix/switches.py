@@ -21,6 +21,7 @@ _OWNED = frozenset(
         "HWMATRIX_ARCH",
         "HWMATRIX_BACKEND",
         "HWMATRIX_DEVICES",
+        "HWMATRIX_FOUND",
         "HWMATRIX_MEMORY_GIB",
         "HWMATRIX_RUN",
         "HWMATRIX_SLOT",

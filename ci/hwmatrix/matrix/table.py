@@ -207,6 +207,11 @@ _SUITE = Table(
             about="How its files' processes begin; the engine chooses where nothing is said.",
             default="",
         ),
+        "exclusive": Field(
+            spec=Flag(),
+            about="True: each of its files has the host for itself, as performance tests need.",
+            default=False,
+        ),
         "about": Field(spec=LINE, about="What this suite proves.", default=""),
         "env": Field(spec=ENV, about="Environment switches, over those of tier and backend."),
     }

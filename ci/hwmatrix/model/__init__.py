@@ -6,6 +6,7 @@ Words are those of `docs/architecture.md`.
 
 from __future__ import annotations
 
+from hwmatrix.model.asset import Asset, Declared
 from hwmatrix.model.ci import Chosen, CiRow, Container, ContainerRow, Job
 from hwmatrix.model.plan import Plan, Unit
 from hwmatrix.model.run import Device, Environment, Probe, RunSpec, Slot, TorchCheck
@@ -25,6 +26,7 @@ from hwmatrix.model.table import (
 from hwmatrix.model.words import Backend, GateEvent, Isolation, Outcome
 
 __all__ = [
+    "Asset",
     "Backend",
     "BackendRow",
     "BudgetPolicy",
@@ -32,6 +34,7 @@ __all__ = [
     "CiRow",
     "Container",
     "ContainerRow",
+    "Declared",
     "Device",
     "Disabled",
     "Environment",

@@ -13,7 +13,8 @@ class Unit:
     """What is scheduled: one test file (or one declared group) of one suite.
 
     `selectors` are the pytest arguments that pick it: the files, or node ids under a selection
-    by path. `test_limit_s < budget_s`; both count from the unit's own start.
+    by path. `test_limit_s < budget_s`; both count from the unit's own start. `exclusive`: nothing
+    else runs on the host meanwhile.
     """
 
     id: str
@@ -27,6 +28,7 @@ class Unit:
     shard: int
     env: Mapping[str, str] = field(default_factory=dict)
     isolation: Isolation | None = None
+    exclusive: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,7 +36,8 @@ class Plan:
     """Frozen and hashed: units in the order in which they are to start.
 
     `units` are those of all shards; `mine` are those of `shard` (index from 1). `hash` covers
-    everything that all shards share, and not which shard this machine runs. `disabled` and
+    everything that all shards share, and not which shard this machine runs. `slots` are those of
+    the narrowest runner config on the machine planned with. `disabled` and
     `deselected` tell what was left out and why.
     """
 

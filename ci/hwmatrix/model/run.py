@@ -42,7 +42,10 @@ class Probe:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Slot:
-    """What one worker owns: devices, and the variables to set and to remove for it."""
+    """What one worker owns: devices, and the variables to set and to remove for it.
+
+    Slots of different widths overlap; units on overlapping slots never run at the same time.
+    """
 
     index: int
     devices: tuple[Device, ...]
@@ -91,6 +94,7 @@ class RunSpec:
 
     `root` and `folder` are absolute. `pytest_args` go to every unit's pytest (`-k`, `-x` ...);
     `selection` is true when they can pick nothing from a file without that being a fault.
+    `at_once` limits how many units run together; 0 leaves that to the slots.
     `retries`: how often a unit runs again after a fault of the machine. `resumed`: how many earlier
     parts this run has in the same folder; `done` are the units that they settled.
     `command` are the words that started the session, `options` the options of hwmatrix's own that
@@ -104,6 +108,7 @@ class RunSpec:
     folder: str
     python: str
     slots: tuple[Slot, ...]
+    at_once: int = 0
     pytest_args: tuple[str, ...] = ()
     selection: bool = False
     fail_fast: bool = False

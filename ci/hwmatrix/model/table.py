@@ -137,7 +137,10 @@ class Tier:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Suite:
-    """Keyed by (backend, name); the row says its tier and runner config."""
+    """Keyed by (backend, name); the row says its tier and runner config.
+
+    `exclusive`: each of its files has the host for itself.
+    """
 
     backend: Backend
     name: str
@@ -146,6 +149,7 @@ class Suite:
     aliases: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
     isolation: Isolation | None = None
+    exclusive: bool = False
     about: str = ""
     line: int = 0
 

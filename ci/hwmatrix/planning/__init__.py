@@ -15,7 +15,15 @@ Pure: no clock, no disk, no environment; the same inputs give the same plan on e
 from __future__ import annotations
 
 from hwmatrix.planning.assign import Assignment, NameProblem, assign
-from hwmatrix.planning.nesting import deadline_s, makespan_s
+from hwmatrix.planning.nesting import deadline_s, planned_on, run_s
 from hwmatrix.planning.plan import make_plan
 
-__all__ = ["Assignment", "NameProblem", "assign", "deadline_s", "make_plan", "makespan_s"]
+__all__ = [
+    "Assignment",
+    "NameProblem",
+    "assign",
+    "deadline_s",
+    "make_plan",
+    "planned_on",
+    "run_s",
+]

@@ -6,33 +6,29 @@ file may take `factor` times its estimate, and one of them may hang until its bu
 
 from __future__ import annotations
 
-import heapq
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hwmatrix.errors import Problem
+from hwmatrix.placing import makespan_s, need_of, planned_places
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from hwmatrix.model import Matrix, Plan, RunnerConfig, SessionName, Suite, Tier, Unit
+    from hwmatrix.placing import Place
     from hwmatrix.planning.units import Draft
 
 
-def makespan_s(seconds: Iterable[float], slots: int) -> float:
-    """Return how long list scheduling takes: each item, in order, on the slot that is free first.
-
-    A unit takes one slot. A session's slots are as wide as its widest runner config, so a unit
-    that needs fewer devices leaves some idle: the figure is then too high, never too low.
-    """
-    free = [0.0] * max(1, slots)
-    for item in seconds:
-        heapq.heapreplace(free, free[0] + item)
-    return max(free)
+def run_s(units: Sequence[Unit], places: Sequence[Place], *, at_once: int = 0) -> float:
+    """Return how long `units` are estimated to run on `places`, by list scheduling."""
+    return makespan_s(((u.est_s, need_of(u)) for u in units), places, at_once=at_once)
 
 
-def run_deadline_s(units: Sequence[Unit], slots: int, tier: Tier) -> float:
+def run_deadline_s(
+    units: Sequence[Unit], places: Sequence[Place], tier: Tier, *, at_once: int = 0
+) -> float:
     """Return the seconds in which `units` must have ended, set-up not counted; 0 for none.
 
     From estimates, never from history: it must hold the budgets, which come from estimates too.
@@ -40,12 +36,29 @@ def run_deadline_s(units: Sequence[Unit], slots: int, tier: Tier) -> float:
     if not units:
         return 0.0
     spread = max(unit.budget_s - unit.est_s for unit in units)
-    return tier.budget.factor * makespan_s((unit.est_s for unit in units), slots) + spread
+    return tier.budget.factor * run_s(units, places, at_once=at_once) + spread
 
 
-def deadline_s(plan: Plan, matrix: Matrix, *, slots: int) -> float:
-    """Return the deadline of this machine's shard, from the start of its run, on real `slots`."""
-    return run_deadline_s(plan.mine, slots, matrix.tiers[plan.tier])
+def deadline_s(plan: Plan, matrix: Matrix, places: Sequence[Place], *, at_once: int = 0) -> float:
+    """Return the deadline of this machine's shard, from the start of its run, on real `places`."""
+    return run_deadline_s(plan.mine, places, matrix.tiers[plan.tier], at_once=at_once)
+
+
+def planned_on(plan: Plan, matrix: Matrix) -> tuple[Place, ...]:
+    """Return the places of the machine that the plan reckons with."""
+    suites = [s for s in matrix.suites if s.backend is plan.backend and s.name in plan.suites]
+    return places_of([matrix.runner_configs[suite.runner_config] for suite in suites])
+
+
+def places_of(configs: Iterable[RunnerConfig]) -> tuple[Place, ...]:
+    """Return the places of one machine that can run every unit of `configs`.
+
+    It has as many devices as the config with most of them in all. (CI gives each suite its own
+    jobs, with --suite, and then there is one config.)
+    """
+    configs = list(configs)
+    devices = max(config.devices * config.slots for config in configs)
+    return planned_places(devices, (config.devices for config in configs))
 
 
 def check_units(drafts: Iterable[Draft], session: SessionName) -> list[Problem]:
@@ -86,7 +99,7 @@ class Frame:
     session: SessionName
     tier: Tier
     configs: tuple[RunnerConfig, ...]
-    slots: int
+    places: tuple[Place, ...]
     setup_s: float
     table: str
 
@@ -95,23 +108,22 @@ class Frame:
         """The runner config whose job runs all of it: the widest, of those the tightest."""
         return min(self.configs, key=lambda c: (-c.devices, c.max_job_minutes, c.name))
 
+    @property
+    def slots(self) -> int:
+        """How many slots of the narrowest runner config there are."""
+        narrowest = min(map(len, self.places))
+        return sum(len(place) == narrowest for place in self.places)
+
 
 def frame_of(matrix: Matrix, session: SessionName, suites: Iterable[Suite]) -> Frame:
-    """Return the frame for `suites` of a session.
-
-    With several runner configs one machine must be able to run every unit: its slots are as wide
-    as the widest config, and it has as many as the config with most devices in all gives. (CI
-    gives each suite its own jobs, with --suite, and then there is one config.)
-    """
+    """Return the frame for `suites` of a session."""
     names = dict.fromkeys(suite.runner_config for suite in suites)
     configs = tuple(matrix.runner_configs[name] for name in names)
-    widest = max(config.devices for config in configs)
-    devices = max(config.devices * config.slots for config in configs)
     return Frame(
         session=session,
         tier=matrix.tiers[session.tier],
         configs=configs,
-        slots=devices // widest,
+        places=places_of(configs),
         setup_s=matrix.backends[session.backend].setup_s,
         table=matrix.path,
     )
@@ -137,19 +149,19 @@ def check_shards(units: Sequence[Unit], frame: Frame, shards: int) -> list[Probl
 
 def _shard_fault(mine: Sequence[Unit], frame: Frame, shards: int) -> tuple[str, str] | None:
     """Return (what is wrong with a shard, what to do), or None."""
-    run_s = run_deadline_s(mine, frame.slots, frame.tier)
+    limit_s = run_deadline_s(mine, frame.places, frame.tier)
     longest = max(mine, key=lambda unit: (unit.budget_s, unit.id))
-    if longest.budget_s > run_s:
-        found = f"may run {run_s:.0f} s; the budget of {longest.id} is {longest.budget_s:.0f} s."
+    if longest.budget_s > limit_s:
+        found = f"may run {limit_s:.0f} s; the budget of {longest.id} is {longest.budget_s:.0f} s."
         return found, "Raise the tier's factor to 1 at least."
     allowed_s = frame.host.max_job_minutes * 60
-    if frame.setup_s + run_s <= allowed_s:
+    if frame.setup_s + limit_s <= allowed_s:
         return None
     found = (
-        f"may take {frame.setup_s + run_s:.0f} s (set-up {frame.setup_s:.0f} s, run {run_s:.0f} "
-        f"s); a job on {frame.host.name} may take {allowed_s:.0f} s."
+        f"may take {frame.setup_s + limit_s:.0f} s (set-up {frame.setup_s:.0f} s, run "
+        f"{limit_s:.0f} s); a job on {frame.host.name} may take {allowed_s:.0f} s."
     )
-    if frame.setup_s + run_deadline_s([longest], 1, frame.tier) > allowed_s:
+    if frame.setup_s + run_deadline_s([longest], frame.places, frame.tier) > allowed_s:
         todo = f"{longest.id} alone does not fit: split the file or raise max_job_minutes."
     else:
         todo = (

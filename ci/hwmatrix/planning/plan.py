@@ -9,13 +9,8 @@ from typing import TYPE_CHECKING
 from hwmatrix import codec
 from hwmatrix.errors import NothingToDoError, PlanError, UsageError
 from hwmatrix.model import Plan
-from hwmatrix.planning.nesting import (
-    check_shards,
-    check_units,
-    frame_of,
-    makespan_s,
-    run_deadline_s,
-)
+from hwmatrix.placing import makespan_s, need_of
+from hwmatrix.planning.nesting import check_shards, check_units, frame_of, run_deadline_s
 from hwmatrix.planning.select import pick_paths, pick_suites
 from hwmatrix.planning.split import split
 from hwmatrix.planning.units import draft_units
@@ -27,7 +22,7 @@ if TYPE_CHECKING:
     from hwmatrix.model import Backend, Matrix, RunnerConfig, SessionName
     from hwmatrix.planning.assign import Assignment
     from hwmatrix.planning.nesting import Frame
-    from hwmatrix.planning.units import Drafts
+    from hwmatrix.planning.units import Draft, Drafts
 
 # 64 bits: enough to tell plans apart, short enough to read out and to stand in a job's name.
 _HASH_DIGITS = 16
@@ -47,7 +42,8 @@ def make_plan(
 ) -> Plan:
     """Return the plan of `session` with all its units, each in exactly one shard.
 
-    Units stand in the order in which they are to start: heaviest first, ties by id. `history`
+    Units stand in the order in which they are to start: those that want the host for themselves,
+    then the widest, of those the heaviest; ties by id. `history`
     has measured seconds per (backend, suite, path): they weigh units for order and split in place
     of estimates; budgets and deadlines stay with the estimates, which people have reviewed. With
     `allow_empty` a plan, or this machine's shard of it, may have no unit.
@@ -70,7 +66,7 @@ def make_plan(
     weights = [draft.weight_s for draft in drafts.drafts]
     units = tuple(
         dataclasses.replace(draft.unit, shard=number + 1)
-        for draft, number in zip(drafts.drafts, split(weights, shards), strict=True)
+        for draft, number in zip(drafts.drafts, _shards(drafts.drafts, shards), strict=True)
     )
     frame = frame_of(matrix, session, chosen)
     _raise(check_shards(units, frame, shards))
@@ -93,14 +89,27 @@ def make_plan(
     return _timed(plan, matrix, frame, weights)
 
 
+def _shards(drafts: Sequence[Draft], count: int) -> list[int]:
+    """Return the shard (from 0) of each draft; `split` wants the costliest first."""
+    order = sorted(range(len(drafts)), key=lambda n: (-drafts[n].cost, drafts[n].unit.id))
+    found = [0] * len(drafts)
+    for n, shard in zip(order, split([drafts[n].cost for n in order], count), strict=True):
+        found[n] = shard
+    return found
+
+
 def _timed(plan: Plan, matrix: Matrix, frame: Frame, weights: Sequence[float]) -> Plan:
     """Return the plan with its hash, and with the times of this machine's shard."""
-    mine = (w for w, unit in zip(weights, plan.units, strict=True) if unit.shard == plan.shard)
+    mine = [
+        (weight_s, need_of(unit))
+        for weight_s, unit in zip(weights, plan.units, strict=True)
+        if unit.shard == plan.shard
+    ]
     return dataclasses.replace(
         plan,
         hash=_hash(plan, matrix, frame, weights),
-        makespan_s=makespan_s(mine, frame.slots),
-        deadline_s=frame.setup_s + run_deadline_s(plan.mine, frame.slots, frame.tier),
+        makespan_s=makespan_s(mine, frame.places),
+        deadline_s=frame.setup_s + run_deadline_s(plan.mine, frame.places, frame.tier),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from hwmatrix.model import Unit
@@ -19,16 +19,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Draft:
-    """A unit before it has a shard: `weight_s` is measured where history knows, else estimated."""
+    """A unit before it has a shard: `weight_s` is measured where history knows, else estimated.
+
+    `cost` is what it takes of the machine: its weight times the narrowest slots that it fills.
+    """
 
     unit: Unit
     weight_s: float
+    cost: float
     registrations: tuple[Registration, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Drafts:
-    """The units that run, heaviest first, and what was left out: (id, reason) each."""
+    """The units that run, in order of start, and what was left out: (id, reason) each."""
 
     drafts: tuple[Draft, ...]
     disabled: tuple[tuple[str, str], ...]
@@ -48,7 +52,12 @@ def draft_units(
     picked: Picked,
     history: Mapping[tuple[Backend, str, str], float],
 ) -> Drafts:
-    """Return the units of `suites` that are enabled and picked, heaviest first, ties by id."""
+    """Return the units of `suites` that are enabled and picked, in the order of their start.
+
+    Those that need the host for themselves first, then wide ones before narrow ones: the devices
+    of a wide unit never come free together while narrow units keep being placed on some of them.
+    Within a width heaviest first, ties by id.
+    """
     drafts: list[Draft] = []
     disabled: list[tuple[str, str]] = []
     deselected: list[tuple[str, str]] = []
@@ -69,7 +78,15 @@ def draft_units(
             _draft(name, members, matrix=matrix, suite=suite, picked=picked, history=history)
             for name, members in groups.items()
         ]
-    drafts.sort(key=lambda draft: (-draft.weight_s, draft.unit.id))
+    drafts = _costed(drafts, matrix, suites)
+    drafts.sort(
+        key=lambda draft: (
+            not draft.unit.exclusive,
+            -draft.unit.devices,
+            -draft.weight_s,
+            draft.unit.id,
+        )
+    )
     return Drafts(
         drafts=tuple(drafts),
         disabled=tuple(sorted(disabled)),
@@ -112,11 +129,24 @@ def _draft(
         shard=1,
         env={**matrix.backends[suite.backend].env, **tier.env, **suite.env},
         isolation=suite.isolation,
+        exclusive=suite.exclusive,
     )
     weight_s = float(
         sum(_seconds(history.get((suite.backend, suite.name, r.path)), r.est_s) for r in files)
     )
-    return Draft(unit=unit, weight_s=weight_s, registrations=tuple(files))
+    return Draft(unit=unit, weight_s=weight_s, cost=weight_s, registrations=tuple(files))
+
+
+def _costed(drafts: list[Draft], matrix: Matrix, suites: Sequence[Suite]) -> list[Draft]:
+    """Return the drafts with what each takes of the machine; alike units keep weight as cost."""
+    narrowest = min((draft.unit.devices for draft in drafts), default=1)
+    configs = [matrix.runner_configs[suite.runner_config] for suite in suites]
+    whole = max((config.devices * config.slots for config in configs), default=1)
+    found = []
+    for draft in drafts:
+        share = (whole if draft.unit.exclusive else draft.unit.devices) / narrowest
+        found.append(replace(draft, cost=draft.weight_s * share))
+    return found
 
 
 def _seconds(measured: float | None, est_s: float) -> float:

@@ -1,4 +1,4 @@
-"""The registration calls among a module's statements, and every use of a marker that is none.
+"""The calls of markers among a module's statements, and every use of a marker that is none.
 
 A call counts where it is a statement of its own at module level; `if`, `try` and `with` may
 enclose it. Whatever would have to be run to be known (a loop, a function, an argument of another
@@ -11,16 +11,14 @@ import ast
 from typing import TYPE_CHECKING, NamedTuple
 
 from hwmatrix.registry.constructs import name_of, quote
-from hwmatrix.registry.markers import BACKEND_OF, is_marker
+from hwmatrix.registry.markers import REGISTRATIONS
 from hwmatrix.registry.spots import Spot, children
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-_OWN_STATEMENT = (
-    "A registration is read without running the file: it is a statement of its own at module "
-    "level, which only if, try and with may enclose."
-)
+    from hwmatrix.registry.markers import Words
+
 _NAME_RESERVED = "Markers are read by their name, so nothing else may bear it or stand for it."
 
 
@@ -51,13 +49,15 @@ class Found(NamedTuple):
     aliases: dict[str, str]
 
 
-def find(statements: Iterable[ast.stmt], aliases: Mapping[str, str]) -> Found:
+def find(
+    statements: Iterable[ast.stmt], aliases: Mapping[str, str], words: Words = REGISTRATIONS
+) -> Found:
     """Return the calls, misuses and aliases in `statements`, in no particular order.
 
-    `aliases` are the names to follow besides the markers' own. Works with a list of its own, since
-    a file may be nested deeper than Python's stack.
+    `words` tell which names are markers. `aliases` are the names to follow besides the markers'
+    own. Works with a list of its own, since a file may be nested deeper than Python's stack.
     """
-    walk = _Walk(aliases)
+    walk = _Walk(aliases, words)
     walk.rest = [Spot(statement) for statement in statements]
     while walk.rest:
         walk.step(walk.rest.pop())
@@ -65,8 +65,10 @@ def find(statements: Iterable[ast.stmt], aliases: Mapping[str, str]) -> Found:
 
 
 class _Walk:
-    def __init__(self, aliases: Mapping[str, str]) -> None:
+    def __init__(self, aliases: Mapping[str, str], words: Words) -> None:
         self.found = Found([], [], {})
+        self._words = words
+        self._is_marker, self._known = words.is_marker, words.known
         self.rest: list[Spot] = []
         self._aliases = aliases
         self._local_names: set[str] = set()
@@ -91,7 +93,7 @@ class _Walk:
         if isinstance(node, ast.Name):
             self._name(node, node.id, node.ctx, spot)
         elif isinstance(node, ast.Attribute):
-            if node.attr in BACKEND_OF:
+            if node.attr in self._known:
                 self._name(node, node.attr, node.ctx, spot)
         elif isinstance(node, ast.arg):
             self._local_names.add(node.arg)
@@ -108,11 +110,11 @@ class _Walk:
         marker = written = ""
         if isinstance(function, ast.Name):
             written = function.id
-            marker = self._aliases.get(written) or (written if is_marker(written) else "")
+            marker = self._aliases.get(written) or (written if self._is_marker(written) else "")
         elif isinstance(function, ast.Attribute):
             inside.append(function.value)
             written = function.attr
-            marker = written if is_marker(written) else ""
+            marker = written if self._is_marker(written) else ""
         else:
             inside.append(function)
         self.rest.extend(Spot(child, within, local=spot.local) for child in inside)
@@ -123,9 +125,9 @@ class _Walk:
 
     def _marker_call(self, node: ast.Call, marker: str, written: str, spot: Spot) -> None:
         if spot.within:
-            todo = "Write the call out at module level, once per suite."
             found = f"{written}() stands in {spot.within}."
-            self._misuse(Misuse(marker, node, found, _OWN_STATEMENT, todo), written, spot)
+            allowed, todo = self._words.allowed, self._words.todo
+            self._misuse(Misuse(marker, node, found, allowed, todo), written, spot)
         elif isinstance(node.func, ast.Attribute) and not _is_dotted(node.func.value):
             what = f"{name_of(node.func.value)} ({quote(node.func.value)})"
             found = f"{written}() is taken from {what}."
@@ -140,7 +142,7 @@ class _Walk:
         if not (isinstance(node.func, ast.Name) and node.func.id == "getattr"):
             return
         for argument in node.args[1:2]:
-            if isinstance(argument, ast.Constant) and is_marker(str(argument.value)):
+            if isinstance(argument, ast.Constant) and self._is_marker(str(argument.value)):
                 name = str(argument.value)
                 found = f"{name} is looked up by getattr()."
                 todo = "Import the marker by name."
@@ -149,10 +151,10 @@ class _Walk:
     def _import(self, node: ast.Import | ast.ImportFrom, spot: Spot) -> None:
         for item in node.names:
             bound = item.asname or item.name.partition(".")[0]
-            if isinstance(node, ast.ImportFrom) and is_marker(item.name):
-                if bound != item.name and not is_marker(bound):
+            if isinstance(node, ast.ImportFrom) and self._is_marker(item.name):
+                if bound != item.name and not self._is_marker(bound):
                     self.found.aliases[bound] = item.name
-                if bound == item.name or not is_marker(bound):
+                if bound == item.name or not self._is_marker(bound):
                     continue
             self._bound(node, bound, f"an import of {item.name}", spot)
 
@@ -160,7 +162,7 @@ class _Walk:
         """Refuse a marker's name, or an alias, that stands outside a call."""
         if isinstance(context, ast.Store):
             self._bound(node, name, "an assignment", spot)
-        elif name not in self._aliases and name not in BACKEND_OF:
+        elif name not in self._aliases and name not in self._known:
             return
         elif isinstance(context, ast.Del):
             found = f"{name} is deleted."
@@ -177,7 +179,7 @@ class _Walk:
         """Refuse another meaning of a marker's name, save a stand-in for a failed import."""
         if spot.local:
             self._local_names.add(name)
-        if name not in self._aliases and name not in BACKEND_OF:
+        if name not in self._aliases and name not in self._known:
             return
         if spot.fallback or (spot.local and name in self._aliases):
             return

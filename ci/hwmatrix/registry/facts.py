@@ -114,7 +114,7 @@ class _Arguments:
             return 0.0
         value = node.value if isinstance(node, ast.Constant) else None
         if isinstance(value, bool) or not isinstance(value, (int, float)):
-            what = "negative" if _is_negative(node) else _kind_of(node)
+            what = "negative" if _is_negative(node) else kind_of(node)
         else:
             try:
                 est_s = float(value)
@@ -133,7 +133,7 @@ class _Arguments:
             self._given.pop(name, None)
             return ""
         if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
-            found = f"has {name}={quote(node)}, {_kind_of(node)}."
+            found = f"has {name}={quote(node)}, {kind_of(node)}."
             self._complain(found, f"{name} is a literal string.", _LITERAL_TODO)
             return ""
         if not node.value.strip():
@@ -147,7 +147,7 @@ class _Arguments:
             return False
         if isinstance(node, ast.Constant) and isinstance(node.value, bool):
             return node.value
-        found = f"has nightly={quote(node)}, {_kind_of(node)}."
+        found = f"has nightly={quote(node)}, {kind_of(node)}."
         self._complain(found, "nightly is True or False.", _LITERAL_TODO)
         return False
 
@@ -158,7 +158,7 @@ class _Arguments:
             return None
         allowed = 'disabled is "reason" or "reason [owner=@x until=YYYY-MM-DD]".'
         if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
-            found = f"has disabled={quote(node)}, {_kind_of(node)}."
+            found = f"has disabled={quote(node)}, {kind_of(node)}."
             self._complain(found, allowed, _LITERAL_TODO)
             return None
         try:
@@ -212,6 +212,6 @@ _KINDS = {
 }
 
 
-def _kind_of(node: ast.expr) -> str:
+def kind_of(node: ast.expr) -> str:
     """Return what a literal is, or the name of the construct, with its article."""
     return _KINDS[type(node.value)] if isinstance(node, ast.Constant) else name_of(node)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 # A line end before a statement at the margin. Quotes are no such place: they may close a string.
 _MARGIN = re.compile(rb"\n(?![\s#)\]}'\"]|(?:else|elif|except|finally)\b)")
-_PARSER_ERRORS = (SyntaxError, ValueError, RecursionError, MemoryError)
+PARSER_ERRORS = (SyntaxError, ValueError, RecursionError, MemoryError)
 
 
 def read(path: str, data: bytes, *, thorough: bool = False) -> FileResult:
@@ -46,7 +46,7 @@ def read(path: str, data: bytes, *, thorough: bool = False) -> FileResult:
         if thorough:
             compile(text, path, "exec", dont_inherit=True)
         found = _find(text)
-    except _PARSER_ERRORS as error:
+    except PARSER_ERRORS as error:
         return refused(path, _syntax_fault(error), data)
     return _result(path, text, found)
 
@@ -91,7 +91,7 @@ def _parse_up_to(text: bytes, offset: int) -> list[ast.stmt]:
     if margin is not None and margin.end() < len(text):
         try:
             return _parse(text[: margin.end()])
-        except _PARSER_ERRORS:
+        except PARSER_ERRORS:
             pass  # the margin lies in a string or bracket, or an error does: the whole text tells
     return _parse(text)
 
@@ -136,7 +136,7 @@ def _result(path: str, text: bytes, found: Found) -> FileResult:
 def _registration(
     path: str, text: bytes, call: Call
 ) -> tuple[Registration | None, list[RegistrationProblem]]:
-    place = _place(path, text, call.node)
+    place = place_of(path, text, call.node)
     backend = BACKEND_OF.get(call.marker)
     if backend is None:
         found = f"{call.written}() names a backend that does not exist."
@@ -155,7 +155,7 @@ def _registration(
 
 def _misuse(path: str, text: bytes, misuse: Misuse) -> RegistrationProblem:
     complaint = facts.Complaint(misuse.found, misuse.allowed, misuse.todo)
-    return _problem(_place(path, text, misuse.node), misuse.marker, complaint, misuse.rule)
+    return _problem(place_of(path, text, misuse.node), misuse.marker, complaint, misuse.rule)
 
 
 def _problem(
@@ -173,7 +173,7 @@ def _problem(
     )
 
 
-def _place(path: str, text: bytes, node: ast.AST) -> facts.Place:
+def place_of(path: str, text: bytes, node: ast.AST) -> facts.Place:
     """Return where the node begins; columns count characters, as editors do."""
     line: int = getattr(node, "lineno", 0)
     offset: int = getattr(node, "col_offset", 0)

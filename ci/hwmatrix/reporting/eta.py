@@ -2,21 +2,10 @@
 
 from __future__ import annotations
 
-import heapq
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Running:
-    """One unit that runs: seconds since its start, its estimate and its budget."""
-
-    elapsed_s: float
-    est_s: float
-    budget_s: float
 
 
 def ratio(measured: Sequence[tuple[float, float]]) -> float:
@@ -33,26 +22,13 @@ def ratio(measured: Sequence[tuple[float, float]]) -> float:
     return (took + prior) / (estimated + prior) if estimated > 0 else 1.0
 
 
-def remaining_s(
-    waiting: Sequence[float], running: Sequence[Running], *, slots: int, scale: float
-) -> float:
-    """Return the seconds until the last unit ends, by list scheduling in the given order.
+def left_s(*, elapsed_s: float, est_s: float, budget_s: float, scale: float) -> float:
+    """Return how long a unit that runs takes yet; `scale` is what `ratio` gave.
 
-    `waiting` holds estimates, `scale` is what `ratio` gave. A unit beyond its estimate is expected
-    to take a quarter more than it already has, at most until its budget.
+    One beyond its estimate is expected to take a quarter more than it already has, at most until
+    its budget.
     """
-    free = [_left(unit, scale) for unit in running]
-    free += [0.0] * max(0, slots - len(free))
-    if not free:
-        free = [0.0]
-    heapq.heapify(free)
-    for estimate in waiting:
-        heapq.heappush(free, heapq.heappop(free) + estimate * scale)
-    return max(free)
-
-
-def _left(unit: Running, scale: float) -> float:
-    planned = unit.est_s * scale - unit.elapsed_s
+    planned = est_s * scale - elapsed_s
     if planned > 0:
         return planned
-    return max(0.0, min(unit.elapsed_s * 0.25, unit.budget_s - unit.elapsed_s))
+    return max(0.0, min(elapsed_s * 0.25, budget_s - elapsed_s))

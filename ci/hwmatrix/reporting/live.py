@@ -58,7 +58,7 @@ class Live:
         self._redact = redact
         self._tail = Tail(folder)
         self._ledger = Ledger()
-        self._progress = Progress(spec.plan.mine, self._ledger, slots=len(spec.slots))
+        self._progress = Progress(spec, self._ledger)
         self._started = clock()
         self._last_beat = self._started
         self._failed: dict[str, set[str]] = {}

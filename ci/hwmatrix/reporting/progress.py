@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hwmatrix.reporting.eta import Running, ratio, remaining_s
+from hwmatrix import placing
+from hwmatrix.reporting.eta import left_s, ratio
 from hwmatrix.reporting.ledger import count, moment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from hwmatrix.model import Unit
+    from hwmatrix.model import RunSpec, Unit
     from hwmatrix.reporting.ledger import Ledger, Part, UnitRecord
     from hwmatrix.reporting.result import UnitResult
 
@@ -29,10 +30,12 @@ class Busy:
 class Progress:
     """Units of this shard against the journal so far; the caller feeds the ledger."""
 
-    def __init__(self, units: Sequence[Unit], ledger: Ledger, *, slots: int) -> None:
-        self._units = {unit.id: unit for unit in units}
+    def __init__(self, spec: RunSpec, ledger: Ledger) -> None:
+        self._units = {unit.id: unit for unit in spec.plan.mine}
         self._ledger = ledger
-        self._slots = max(1, slots)
+        self._places = [placing.place_of(slot) for slot in spec.slots] or [frozenset()]
+        self._place = {slot.index: n for n, slot in enumerate(spec.slots)}
+        self._at_once = spec.at_once
         self._told: dict[str, tuple[int, int]] = {}
         self.ended: dict[str, UnitResult] = {}
 
@@ -79,19 +82,19 @@ class Progress:
     def left_s(self, running: Sequence[Busy]) -> float | None:
         """Return the seconds until the last unit ends, or None when all have ended."""
         told = {busy.unit.id for busy in running} | self.ended.keys()
-        waiting = [unit.est_s for unit in self._units.values() if unit.id not in told]
+        waiting = [unit for unit in self._units.values() if unit.id not in told]
         if not waiting and not running:
             return None
-        return remaining_s(
-            waiting,
-            [
-                Running(
-                    elapsed_s=busy.elapsed_s, est_s=busy.unit.est_s, budget_s=busy.unit.budget_s
-                )
+        scale = ratio(self.measured)
+        return placing.makespan_s(
+            ((unit.est_s * scale, placing.need_of(unit)) for unit in waiting),
+            self._places,
+            at_once=self._at_once,
+            under_way=[
+                (_left_s(busy, scale), self._place[busy.slot], placing.need_of(busy.unit))
                 for busy in running
+                if busy.slot in self._place
             ],
-            slots=self._slots,
-            scale=ratio(self.measured),
         )
 
     def _latest_start_per_slot(self) -> dict[int, float]:
@@ -102,6 +105,11 @@ class Progress:
                 at = moment(part.start.get("time"))
                 found[_slot(part)] = max(found.get(_slot(part), 0.0), at)
         return found
+
+
+def _left_s(busy: Busy, scale: float) -> float:
+    unit = busy.unit
+    return left_s(elapsed_s=busy.elapsed_s, est_s=unit.est_s, budget_s=unit.budget_s, scale=scale)
 
 
 def _slot(part: Part) -> int:

@@ -44,6 +44,7 @@ class Terms:
 
     `folder` holds the locks; `session` is the name that others read; `wait_s` is how long to wait
     for a device; `say` takes messages. `devices` is false where they are no one's (ranks of cpu).
+    `exclusive`: no other session is to run on the host meanwhile, on whatever devices.
     """
 
     folder: Path
@@ -51,6 +52,7 @@ class Terms:
     wait_s: float
     say: Callable[[str], None]
     devices: bool = True
+    exclusive: bool = False
 
 
 def folder_of(env: Mapping[str, str]) -> Path:
@@ -75,8 +77,11 @@ def leased(slots: Sequence[Slot], terms: Terms) -> Iterator[tuple[Slot, ...]]:
     _make_folder(terms.folder)
     keys = sorted({d.key for slot in slots for d in slot.devices}) if terms.devices else []
     with contextlib.ExitStack() as held:
+        # The host first, shared unless it is wanted whole: who waits for it holds nothing else.
+        how = fcntl.LOCK_EX if terms.exclusive else fcntl.LOCK_SH
+        held.enter_context(_waited("host", "the host", terms, how))
         for key in keys:
-            held.enter_context(_device(key, terms))
+            held.enter_context(_waited(f"device-{_file_name(key)}", f"device {key}", terms))
         made = []
         for slot in slots:
             first = held.enter_context(_port_range(terms))
@@ -99,24 +104,25 @@ def _make_folder(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def _device(key: str, terms: Terms) -> Iterator[None]:
-    path = terms.folder / f"device-{_file_name(key)}.lock"
+def _waited(name: str, what: str, terms: Terms, how: int = fcntl.LOCK_EX) -> Iterator[None]:
+    """Hold the lock of that name, waiting for it as the terms say."""
+    path = terms.folder / f"{name}.lock"
     end = time.monotonic() + terms.wait_s
     say_at = time.monotonic()
     while True:
-        descriptor = _try_lock(path, terms.session)
+        descriptor = _try_lock(path, terms.session, how)
         if descriptor is not None:
             break
         now = time.monotonic()
         if now >= end:
             message = (
-                f"device {key} is held by {_holder(path)}, for longer than the {terms.wait_s:g} s "
-                f"that were allowed. Wait for it, or choose other devices."
+                f"{what} is held by {_holder(path)}, for longer than the {terms.wait_s:g} s "
+                f"that were allowed. Wait for it, or choose other devices or another host."
             )
             raise LeaseError(message)
         if now >= say_at:
             say_at = now + _SAY_AGAIN_S
-            terms.say(f"waiting for device {key}, held by {_holder(path)}")
+            terms.say(f"waiting for {what}, held by {_holder(path)}")
         time.sleep(min(_LOOK_AGAIN_S, max(0.01, end - now)))
     try:
         yield
@@ -140,7 +146,7 @@ def _port_range(terms: Terms) -> Iterator[int]:
     raise LeaseError(message)
 
 
-def _try_lock(path: Path, session: str) -> int | None:
+def _try_lock(path: Path, session: str, how: int = fcntl.LOCK_EX) -> int | None:
     """Return a descriptor that holds the lock, None if another process holds it."""
     try:
         # Readable and writable for all: the next session may be another user's.
@@ -152,7 +158,7 @@ def _try_lock(path: Path, session: str) -> int | None:
         )
         raise LeaseError(message) from error
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, how | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(descriptor)
         return None

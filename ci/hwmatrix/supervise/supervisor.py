@@ -19,10 +19,10 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hwmatrix import codec, process, runfolder
+from hwmatrix import codec, placing, process, runfolder
 from hwmatrix.journal import Journal
 from hwmatrix.model import RunSpec
-from hwmatrix.supervise import accounts
+from hwmatrix.supervise import accounts, lastfailed
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -97,11 +97,12 @@ class Supervisor:
 
     def _command(self, ini: Path) -> list[str]:
         """Return the outer pytest's command: nothing of the project's own configuration applies."""
-        units = len(runfolder.units_to_run(self._spec))
-        slots = max(1, min(len(self._spec.slots), units))  # a worker imports heavy packages
+        units = runfolder.units_to_run(self._spec)
+        # A worker imports heavy packages: none is started that has nothing to run.
+        slots = max(1, len(placing.useful(self._spec.slots, units)))
         # Every unit may take its worker with it once; a worker that cannot even start may not
         # keep the run busy for ever.
-        restarts = units + 2 * slots
+        restarts = len(units) + 2 * slots
         return [
             *[self._spec.python, "-m", "pytest", "-c", str(ini), "--rootdir", self._spec.root],
             *["-p", "xdist", "-p", "hwmatrix.target.plugin", "-p", "no:cacheprovider"],
@@ -193,11 +194,18 @@ class Supervisor:
         except OSError as error:
             unwritten = f"the journal cannot be written: {error.strerror}"
             reason = f"{reason}; {unwritten}" if reason else unwritten
+        self._update_last_failed()
         shutil.rmtree(self._temporary, ignore_errors=True)
         with contextlib.suppress(OSError):
             said = {"exit_status": exit_status, "reason": reason or ""}
             self._guard.sendall(json.dumps(said).encode())
         return 0
+
+    def _update_last_failed(self) -> None:
+        try:
+            lastfailed.update(self._folder, {u.id: u.files for u in self._spec.plan.mine})
+        except OSError as error:  # a tree that is mounted read-only: the run is none the worse
+            sys.stderr.write(f"pytest's cache of failures was not written: {error}\n")
 
 
 if __name__ == "__main__":

@@ -39,7 +39,9 @@ def main(argv: list[str]) -> int:
     reporter = Reporter(request.worker_input)
     reporter.attach(Channel(lift(int(events))), done=request.done)
     sys.argv[:] = ["pytest", *request.args]
-    status = int(pytest.main(request.args, plugins=[reporter, Timeouts(), Faults()]))
+    status = int(
+        pytest.main(request.args, plugins=[reporter, Timeouts(request.test_limit_s), Faults()])
+    )
     reporter.put("end", status=status)
     return status
 

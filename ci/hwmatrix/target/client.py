@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-from hwmatrix.target.wire import Control
+from hwmatrix.target.wire import Control, GoneError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -55,7 +56,9 @@ class SlotServer:
             )
         self._control = Control(ours)
         if self._preload is not None:
-            self._control.send({"do": "preload", "modules": list(self._preload)})
+            # Dead already: `control` finds out, and starts another for the next unit.
+            with contextlib.suppress(GoneError):
+                self._control.send({"do": "preload", "modules": list(self._preload)})
 
     def close(self) -> int | None:
         """Close the channel, so that the server kills what runs and ends; return its status."""

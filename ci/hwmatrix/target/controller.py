@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hwmatrix import runfolder
+from hwmatrix import placing, runfolder
 from hwmatrix.journal import Journal
 from hwmatrix.redact import redactor
 from hwmatrix.target.scheduler import ListScheduler, Node
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 FIRST_FAILURE = "first failure"
 NO_WORKERS = "workers died more often than they are replaced, or no slot can be used any more"
+_SLOT = "HWMATRIX_SLOT"
 
 
 class Controller:
@@ -30,7 +31,16 @@ class Controller:
         self._spec = spec
         self._folder = Path(spec.folder)
         self._journal = Journal(self._folder, "controller", redact=redactor(os.environ))
-        self._scheduler = ListScheduler(self._stopping, self._retired)
+        units = runfolder.units_to_run(spec)
+        self._slots = placing.useful(spec.slots, units)
+        self._scheduler = ListScheduler(
+            [placing.need_of(unit) for unit in units],
+            {slot.index: placing.place_of(slot) for slot in self._slots},
+            slot_of=_slot_of,
+            stopping=self._stopping,
+            retired=self._retired,
+            at_once=spec.at_once,
+        )
         self._failures = 0
         self._limit = 1 if spec.fail_fast else spec.max_failures
 
@@ -42,11 +52,11 @@ class Controller:
 
     def pytest_xdist_setupnodes(self, specs: Sequence[Any]) -> None:
         """Bind each worker to its slot; a worker that replaces another inherits the binding."""
-        # There are no more workers than units.
-        for spec, slot in zip(specs, self._spec.slots, strict=False):
+        # One worker at least, with nothing to do where every unit is settled.
+        for spec, slot in zip(specs, self._slots, strict=False):
             spec.env = {
                 **(spec.env or {}),
-                "HWMATRIX_SLOT": str(slot.index),
+                _SLOT: str(slot.index),
                 runfolder.PARENT: str(os.getpid()),
             }
 
@@ -94,3 +104,7 @@ class Controller:
         """Say why units were not handed out, if nobody else did."""
         if self._scheduler.waiting and not self._stopping():
             self._stop(NO_WORKERS)
+
+
+def _slot_of(node: Any) -> int:  # noqa: ANN401 - execnet has no types
+    return int(node.gateway.spec.env[_SLOT])

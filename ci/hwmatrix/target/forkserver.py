@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hwmatrix.target.wire import Control, GoneError, Request
@@ -17,8 +18,14 @@ from hwmatrix.target.wire import Control, GoneError, Request
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# Each keeps its own pages only; one per folder with tests and per distinct limit.
+# Each keeps its own pages only; one per configuration, options and environment.
 _MOST_TEMPLATES = 6
+# What pytest reads its configuration from, or takes its root folder from.
+_CONFIGURES = (
+    "conftest.py",
+    *("pytest.toml", ".pytest.toml", "pytest.ini", ".pytest.ini"),
+    *("pyproject.toml", "tox.ini", "setup.cfg", "setup.py"),
+)
 _PREAMBLE = 64 * 1024  # pytest's header, which a template prints once for all its children
 _READ = 1 << 16
 
@@ -27,11 +34,30 @@ class UnsafeError(Exception):
     """Forking is not possible here; the message says why."""
 
 
+class CalledError(Exception):
+    """The worker spoke, or was gone, before there was a child: nothing else can be meant."""
+
+
 def key_of(request: Request) -> tuple[object, ...]:
-    """Return what a template's configuration depends on: folders, options, environment."""
-    folders = tuple(sorted({s.partition("::")[0].rpartition("/")[0] for s in request.selectors}))
+    """Return what a template's configuration depends on: folders, options, environment.
+
+    Of the folders only those that have a file which configures pytest: it is looked for from the
+    test file's folder upwards, as pytest does.
+    """
+    files = {selector.partition("::")[0] for selector in request.selectors}
+    folders = tuple(sorted({_configured_in(Path(request.cwd), name) for name in files}))
     env = tuple(sorted((n, v) for n, v in request.env.items() if n != "TMPDIR"))
     return folders, request.options, env
+
+
+def _configured_in(root: Path, name: str) -> str:
+    """Return the nearest folder from that of the file up to `root` that has such a file."""
+    folder = (root / name).parent
+    if ".." in folder.parts or not folder.is_relative_to(root):
+        return str(folder)
+    while folder != root and not any((folder / known).exists() for known in _CONFIGURES):
+        folder = folder.parent
+    return str(folder)
 
 
 @dataclass
@@ -82,10 +108,14 @@ class Forked:
 
 @dataclass
 class ForkServer:
-    """Starts the preloaded process at once; makes templates when they are needed."""
+    """Starts the preloaded process at once; makes templates when they are needed.
+
+    Heavy packages take their time: while they are imported, the descriptor `worker` is watched too.
+    """
 
     modules: Sequence[str]
     cwd: str
+    worker: int | None = None
     _templates: dict[tuple[object, ...], Template] = field(default_factory=dict)
     _refused: dict[tuple[object, ...], str] = field(default_factory=dict)
     _popen: subprocess.Popen[bytes] | None = None
@@ -117,6 +147,7 @@ class ForkServer:
 
         Raises:
             UnsafeError: it cannot be forked; start a fresh interpreter.
+            CalledError: there is something to read from the worker, and no child yet.
         """
         template = self._template(request, time.monotonic() + request.budget_s)
         try:
@@ -173,14 +204,18 @@ class ForkServer:
             theirs.close()
             os.close(write)
         template = Template(int(message["pid"]), Control(ours), output)
-        self._await_ready(key, template, end)
+        try:
+            self._await_ready(key, template, end)
+        except CalledError:
+            template.close()
+            raise
         return template
 
     def _preloaded(self, end: float) -> Control:
         """Return the channel to the preloaded process once it has imported its modules."""
         if self._control is not None and self._reason == "unknown":
             try:
-                (message,) = _wait(self._control, end)
+                (message,) = _wait(self._control, end, self.worker)
                 self._reason = str(message["reason"])
             except GoneError as error:
                 self._reason = f"the preloaded process died ({error})"
@@ -203,37 +238,40 @@ class ForkServer:
     def _preamble(self, template: Template, end: float) -> dict[str, Any]:
         """Keep what the template prints until it is ready; return its first message."""
         while True:
-            ready = _poll([template.control.fileno(), template.output], end)
+            ready = _poll([template.control.fileno(), template.output], end, self.worker)
             if template.output in ready:
                 data = os.read(template.output, _READ)
                 template.preamble = (template.preamble + data)[:_PREAMBLE]
                 if data:
                     continue
-            (message,) = _wait(template.control, end)
+            (message,) = _wait(template.control, end, self.worker)
             return message
 
 
-def _poll(descriptors: list[int], end: float) -> set[int]:
+def _poll(descriptors: list[int], end: float, worker: int | None = None) -> set[int]:
     poll = select.poll()
-    for descriptor in descriptors:
+    for descriptor in [*descriptors, *([] if worker is None else [worker])]:
         poll.register(descriptor, select.POLLIN)
     left_ms = max(0, int((end - time.monotonic()) * 1000))
     ready = {descriptor for descriptor, _ in poll.poll(left_ms)}
     if not ready:
         reason = "no answer in time"
         raise GoneError(reason)
+    if worker in ready:
+        raise CalledError
     return ready
 
 
-def _wait(control: Control, end: float) -> list[dict[str, Any]]:
+def _wait(control: Control, end: float, worker: int | None = None) -> list[dict[str, Any]]:
     """Return the next messages.
 
     Raises:
         GoneError: end-of-file, or nothing came until `end`.
+        CalledError: there is something to read from `worker`.
     """
     messages: list[dict[str, Any]] = []
     while not messages:
-        _poll([control.fileno()], end)
+        _poll([control.fileno()], end, worker)
         received = control.receive()
         if received is None:
             reason = "end of file"

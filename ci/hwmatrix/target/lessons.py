@@ -29,7 +29,7 @@ _NEVER = frozenset({"test", "this", "antigravity", "__main__", "idlelib", "turtl
 
 
 class Lessons:
-    """One lesson at a time: `begin` before the fork, `tell` in the child, `learn` after it."""
+    """One lesson at a time: `begin` before the fork, `tell` in the child, then the other two."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -38,7 +38,7 @@ class Lessons:
 
     def recall(self, config: pytest.Config) -> None:
         """Import what earlier templates learnt; what is not there any more is passed over."""
-        _import(self._kept(), config)
+        _import(_wanted(self._kept(), config))
 
     def begin(self) -> None:
         """Note what is imported before the fork."""
@@ -54,18 +54,22 @@ class Lessons:
         with contextlib.suppress(OSError):
             os.write(self._write, data)
 
-    def learn(self, config: pytest.Config) -> bool:
-        """Import what the child named and may be imported here; True if anything was."""
+    def learn(self, config: pytest.Config) -> list[str]:
+        """Return what the child named, may be imported here, and is not yet; keep it on disk."""
         os.close(self._write)
         try:
             data = os.read(self._read, _MOST)
         except OSError:
             data = b""
         os.close(self._read)
-        names = _import(data.decode(errors="replace").split("\n"), config)
+        names = _wanted(data.decode(errors="replace").split("\n"), config)
         if names:
             self._keep(names)
-        return bool(names)
+        return names
+
+    def practise(self, names: Iterable[str]) -> None:
+        """Import what was learnt: half a second with hypothesis, so once the child is reported."""
+        _import(names)
 
     def _kept(self) -> list[str]:
         try:
@@ -82,16 +86,19 @@ class Lessons:
             temporary.replace(self._path)
 
 
-def _import(names: Iterable[str], config: pytest.Config) -> list[str]:
-    """Import those of `names` that may be, without a sound; return them."""
+def _wanted(names: Iterable[str], config: pytest.Config) -> list[str]:
+    """Return those of `names` that may be imported here and were not yet."""
     allowed = _allowed(config)
-    wanted = [n for n in names if _top(n) in allowed and n not in sys.modules]
+    return [n for n in names if _top(n) in allowed and n not in sys.modules]
+
+
+def _import(names: Iterable[str]) -> None:
+    """Import `names` without a sound."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for name in wanted:
+        for name in names:
             with contextlib.suppress(Exception):
                 importlib.import_module(name)
-    return wanted
 
 
 def _top(name: str) -> str:

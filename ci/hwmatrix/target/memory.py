@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from hwmatrix import runfolder
 from hwmatrix.model import Backend
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
     from hwmatrix.model import Device
 
-SYSFS = "HWMATRIX_SYSFS"  # another root for sysfs, for tests
 LIMIT = "HWMATRIX_CLEAR_MIB"  # how much may be in use on a device that counts as clear
 
 # Drivers keep some for themselves: an idle H200 shows up to 600 MiB, an idle MI300X 300 MiB.
@@ -62,7 +62,7 @@ class Meter(Protocol):
 
 def meter_for(backend: Backend, env: Mapping[str, str]) -> Meter | None:
     """Return the meter of the backend's vendor, None where there is none."""
-    sysfs = Path(env.get(SYSFS) or "/sys")
+    sysfs = Path(env.get(runfolder.DEVICE_ROOT) or "/") / "sys"
     if backend is Backend.CUDA:
         return nvml_meter()
     if backend is Backend.AMD:

@@ -61,7 +61,9 @@ class Part:
         self.number = number
         self.attempt = attempt
         self.keys: dict[str, object] = {"unit": unit.id, "attempt": attempt, "part": number}
+        self._begun = False
         self._failures = 0
+        self._finished = 0
         self._faults: list[str] = []
         self.done = list(done)
         self.running: str | None = None
@@ -84,6 +86,7 @@ class Part:
 
     def begin(self, **keys: object) -> None:
         """Journal that the process runs."""
+        self._begun = True
         self._journal.write("UnitStart", **self.keys, **keys)
 
     def take(self, event: dict[str, Any]) -> None:
@@ -105,8 +108,11 @@ class Part:
 
     @property
     def left(self) -> frozenset[str]:
-        """The tests that were collected and not run yet, where a test brought the process down."""
-        if self.cause != "crashed" or self.running is None:
+        """The tests that were collected and not run yet, where the process came to a bad end.
+
+        None where that was before the first test: the next process would come no further.
+        """
+        if self.cause != "crashed" or (self.running is None and not self._finished):
             return frozenset()
         return frozenset(self._collected) - frozenset(self.done)
 
@@ -135,8 +141,13 @@ class Part:
         return self.cause == "crashed" and self._ended["signal"] == signal.SIGKILL
 
     def end(self, ended: Mapping[str, Any] | None) -> None:
-        """Journal how the part ended; `ended` is what the server said, None if it did not."""
+        """Journal how the part ended; `ended` is what the server said, None if it did not.
+
+        A part that was stopped before it had a process has no end: the unit was not run.
+        """
         self._ended = ended or self._ended
+        if self.cause == "stopped" and not self._begun:
+            return
         seconds = time.monotonic() - self._started
         status = self._pytest_status if self.cause == "finished" else self._ended["exit_status"]
         ordinary = self.cause == "finished" and status in _ORDINARY
@@ -179,6 +190,7 @@ class Part:
 
     def _take_finish(self, event: Mapping[str, Any]) -> None:
         self.running = None
+        self._finished += 1
         self.done.append(event["test"])
         self._sink.finish(event["test"], event["location"])
 

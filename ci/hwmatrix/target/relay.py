@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from hwmatrix import runfolder
 from hwmatrix.model import Isolation
-from hwmatrix.target import memory, slotenv
+from hwmatrix.target import lastfailed, memory, slotenv
 from hwmatrix.target.client import SlotServer
 from hwmatrix.target.part import Part, Sink, lost
 from hwmatrix.target.wire import Control, Frames, GoneError, Request
@@ -50,7 +50,7 @@ class Relay:
         self._spec = spec
         self._slot = slot
         self._worker = worker
-        self._worker_input = dict(worker_input)
+        self._worker_input = {**worker_input, **lastfailed.told(spec)}
         self._env = slotenv.server_env(spec, slot, env)
         self._temporary = temporary
         self._journal = journal
@@ -179,13 +179,13 @@ class Relay:
             options=(
                 *self._spec.pytest_args,
                 *(["-x"] if self._spec.fail_fast else []),
-                f"--timeout={unit.test_limit_s:g}",
                 "--timeout-method=signal",
             ),
             cwd=self._spec.root,
             log=str(log),
             stacks=str(log.with_suffix(".stacks")),
             temporary=temporary,
+            test_limit_s=unit.test_limit_s,
             budget_s=budget_s,
             worker_input=self._worker_input,
             done=tuple(part.done),

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hwmatrix.target import wire
+from hwmatrix.target.lastfailed import cache_folder, leave_out
 
 if TYPE_CHECKING:
     import warnings
@@ -98,8 +99,11 @@ class Reporter:
                 setattr(config.option, name, value)
 
     @pytest.hookimpl(trylast=True)
-    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Leave out what an earlier part finished; it was counted there."""
+    def pytest_collection_modifyitems(
+        self, config: pytest.Config, items: list[pytest.Item]
+    ) -> None:
+        """Leave out what an earlier part finished; it was counted there. See also `leave_out`."""
+        leave_out(config, items)
         items[:] = [item for item in items if item.nodeid not in self._done]
 
     def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
@@ -109,7 +113,8 @@ class Reporter:
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Say what is going to run, before it runs."""
         tests = [item.nodeid for item in session.items]
-        self.put("collected", tests=tests, deselected=self._deselected)
+        cache = cache_folder(session.config)
+        self.put("collected", tests=tests, deselected=self._deselected, cache=cache)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Pass on what could not be collected."""

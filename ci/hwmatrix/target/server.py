@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hwmatrix import process
-from hwmatrix.target.forkserver import ForkServer, Template, UnsafeError
+from hwmatrix.target.forkserver import CalledError, ForkServer, Template, UnsafeError
 from hwmatrix.target.handle import Spawned
 from hwmatrix.target.watch import Ended, Watch
 from hwmatrix.target.wire import Control, GoneError, Request
@@ -58,7 +58,8 @@ class Server:
                 return
             for message in messages:
                 if message["do"] == "preload":
-                    self._forks = ForkServer(message["modules"], str(Path.cwd()))
+                    worker = self._control.fileno()
+                    self._forks = ForkServer(message["modules"], str(Path.cwd()), worker)
                     self._forks.start()
                 elif message["do"] == "run" and not self._run(
                     Request.from_plain(message["request"])
@@ -76,6 +77,8 @@ class Server:
         except OSError as error:
             self._control.send({"is": "ended", **asdict(_not_started(error))})
             return True
+        except CalledError:
+            return self._called()
         finally:
             os.close(events)
         ended = started.watch.run()
@@ -84,6 +87,14 @@ class Server:
         if started.watch.worker_gone:
             return False
         self._control.send({"is": "ended", **asdict(ended)})
+        return True
+
+    def _called(self) -> bool:
+        """End a unit that has no process yet; False if the worker is gone, else it said to stop."""
+        if self._control.receive() is None:
+            return False
+        self._forks.close()
+        self._control.send({"is": "ended", **asdict(_stopped_before())})
         return True
 
     def _start(self, request: Request, events: int) -> _Started:
@@ -168,12 +179,13 @@ def spawn(request: Request, *, events: int, output: int) -> Spawned:
 
 
 def _not_started(error: OSError) -> Ended:
-    return Ended(
-        why="",
-        exit_status=None,
-        signal=None,
-        killed=0,
-        left=(),
-        seconds=0.0,
-        tail=f"the process of the file could not be started: {error}",
-    )
+    return _nothing("", f"the process of the file could not be started: {error}")
+
+
+def _stopped_before() -> Ended:
+    return _nothing("stopped", "the run was stopped before the file's process was started")
+
+
+def _nothing(why: str, tail: str) -> Ended:
+    """Return the end of a part without a process."""
+    return Ended(why=why, exit_status=None, signal=None, killed=0, left=(), seconds=0.0, tail=tail)

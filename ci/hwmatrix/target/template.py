@@ -1,11 +1,12 @@
 """The fork server: a process that has imported the heavy packages, and templates forked from it.
 
     preloaded   `python -m hwmatrix.target template CONTROL SERVER MODULES`; imports, and forks
-      template    one pytest session for the files of one folder, stopped where collection begins
+      template    one pytest session for files configured alike, stopped where collection begins
         child       one unit: goes on with that collection, of its own file
 
-A template is made per folder, since pytest's configuration depends on it: ini file, conftest files,
-plugins. Forking inside the session saves the time of configuring it for each file (about 0.1 s).
+A template is made per folder that has a file of pytest's configuration (an ini file, a conftest
+file), and serves the files of all folders below that have none. Forking inside the session saves
+the time of configuring it for each file (0.1 s, and 2 s where plugins import a lot).
 Nothing here may touch a device or start a thread; `unsafe` looks, and the slot's server then starts
 fresh interpreters instead.
 """
@@ -129,6 +130,7 @@ class Template:
         self._request = request
         self._parent = parent
         self._reporter = Reporter(request.worker_input)
+        self._timeouts = Timeouts(request.test_limit_s)
         self._in_child = False
         self._lessons = Lessons(Path(request.lessons))
 
@@ -142,7 +144,7 @@ class Template:
         env = {name: value for name, value in self._request.env.items() if name != "TMPDIR"}
         os.environ.update(env)
         sys.argv[:] = ["pytest", *self._request.args]
-        plugins = [self._reporter, Timeouts(), Faults(), self]
+        plugins = [self._reporter, self._timeouts, Faults(), self]
         status = int(pytest.main(self._request.args, plugins=plugins))
         if self._in_child:
             self._reporter.put("end", status=status)
@@ -186,8 +188,10 @@ class Template:
         os.close(events)
         self._control.send({"is": "forked", "pid": pid})
         _, status = os.waitpid(pid, 0)
+        learnt = self._lessons.learn(config)  # before the last child is told of: all ends then
         self._control.send({"is": "exited", "status": os.waitstatus_to_exitcode(status)})
-        if self._lessons.learn(config):
+        if learnt:
+            self._lessons.practise(learnt)
             settle()
         return False
 
@@ -198,6 +202,7 @@ class Template:
         os.environ.update(request.env)
         tempfile.tempdir = None  # it was cached for the template's environment
         watch_stacks(request.stacks)
+        self._timeouts.limit_s = request.test_limit_s
         numpy_random = sys.modules.get("numpy.random")
         if numpy_random is not None:
             numpy_random.seed()  # Python's own generator does so by itself after a fork

@@ -1,4 +1,7 @@
-"""The pytest plugin inside the child that tells a test that ran out of time from one that failed.
+"""The pytest plugin inside the child that limits each test, and tells a late one from a failed one.
+
+The limit is a marker on each test, not `--timeout`: files with different limits can then be forked
+from one configured session.
 
 pytest-timeout raises from its signal handler what `pytest.fail` raises. The handler is wrapped, so
 the very exception is known and recognised again when the report is made: no text is compared.
@@ -19,6 +22,7 @@ OUTCOME = "hw_outcome"
 TIMED_OUT = "timed out"
 
 _RAISED = pytest.StashKey[BaseException]()
+_OURS = pytest.StashKey[bool]()  # whether the test has the keyword of the marker from here alone
 
 
 class Settings(Protocol):
@@ -30,7 +34,21 @@ class Settings(Protocol):
 
 
 class Timeouts:
-    """Marks reports of timed-out tests with `hw_outcome`."""
+    """Gives tests their limit, and marks reports of timed-out ones with `hw_outcome`."""
+
+    def __init__(self, limit_s: float) -> None:
+        self.limit_s = limit_s
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Mark tests that name no time of their own; last, so that `-m timeout` means theirs."""
+        for item in items:
+            given = item.get_closest_marker("timeout")
+            words = {} if given is None else dict(given.kwargs)
+            if given is None or not (given.args or "timeout" in words):
+                item.stash[_OURS] = "timeout" not in item.keywords
+                marker = pytest.mark.timeout(self.limit_s, **words)
+                item.add_marker(marker, append=False)
 
     @pytest.hookimpl(tryfirst=True, optionalhook=True)
     def pytest_timeout_set_timer(self, item: pytest.Item, settings: Settings) -> object:
@@ -60,6 +78,9 @@ class Timeouts:
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         """Mark the report of the phase in which the exception came out."""
         report = yield
+        if item.stash.get(_OURS, False):
+            # As plain pytest would report it.
+            report.keywords = {n: v for n, v in report.keywords.items() if n != "timeout"}
         raised = item.stash.get(_RAISED, None)
         if raised is not None and call.excinfo is not None and _led_to(raised, call.excinfo.value):
             setattr(report, OUTCOME, TIMED_OUT)

@@ -31,8 +31,9 @@ class Request:
     """What the worker asks of its server: run one part of one unit.
 
     `selectors` and `options` are pytest's arguments; `done` are node ids that earlier parts
-    finished with. `log` and `stacks` are absolute paths. `budget_s` counts from the start of this
-    part. `isolation` is "fork" or "spawn". `lessons` is the file of lessons.py.
+    finished with. `log` and `stacks` are absolute paths. `test_limit_s` is what one test may take
+    that asks for nothing else; `budget_s` counts from the start of this part. `isolation` is "fork"
+    or "spawn". `lessons` is the file of lessons.py.
     """
 
     unit: str
@@ -42,6 +43,7 @@ class Request:
     log: str
     stacks: str
     temporary: str
+    test_limit_s: float
     budget_s: float
     worker_input: Mapping[str, Any]
     done: tuple[str, ...] = ()

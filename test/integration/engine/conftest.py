@@ -170,8 +170,9 @@ class Engine:
         output, _ = guard.communicate(timeout=timeout_s)
         ending = json.loads(output.splitlines()[-1]) if guard.returncode == 0 else {}
         assert guard.returncode <= 0, output
-        for name in ("pytest.log", "supervisor.log"):
-            print(f"--- {name}", (self.folder / name).read_text(), sep="\n")
+        for path in (self.folder / "pytest.log", self.folder / "supervisor.log"):
+            # Neither is there when the guard was killed at once.
+            print(f"--- {path.name}", path.read_text() if path.exists() else "(none)", sep="\n")
         self.wait_until(lambda: not self.processes(), "a process outlived the run")
         return Result(ending=ending, lines=self.lines())
 

@@ -14,7 +14,7 @@ PASSES = "def test_passes():\n    pass\n"
 
 
 def use(engine: Engine, key: str, mib: int) -> None:
-    engine.env["HWMATRIX_SYSFS"] = str(engine.root / "sys")
+    engine.env["HWMATRIX_DEVICE_ROOT"] = str(engine.root)
     folder = engine.root / "sys/bus/pci/devices" / key
     folder.mkdir(parents=True)
     (folder / "mem_info_vram_used").write_text(f"{mib << 20}\n")

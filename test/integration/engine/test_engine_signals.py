@@ -236,3 +236,34 @@ def test_guard_and_supervisor_killed_together(engine: Engine) -> None:
     result = engine.finish(guard)
     assert not result.of("Torn")
     assert result.of("RunEnd") == []
+
+
+def start_and_wait_for_import(engine: Engine) -> subprocess.Popen[str]:
+    """Start a run whose heavy packages take longer to import than anybody waits."""
+    (engine.root / "heavy_package.py").write_text("import time\ntime.sleep(300)\n")
+    engine.env["PYTHONPATH"] += os.pathsep + str(engine.root)
+    units = engine.write(one=QUICK, two=QUICK)
+    patient = [engine.unit(unit, budget_s=400.0) for unit in units]
+    guard = engine.start(engine.spec(*patient, preload=("heavy_package",)))
+    engine.wait_until(lambda: engine.pids_of("heavy_package"), "no import")
+    return guard
+
+
+def test_signal_while_packages_are_imported(engine: Engine) -> None:
+    """The run need not wait for them, nor be killed for it after its grace."""
+    guard = start_and_wait_for_import(engine)
+    engine.wait_until(lambda: list(engine.folder.glob("journal/gw0*")), "no worker")
+    guard.send_signal(signal.SIGINT)
+    result = engine.finish(guard)
+    assert {line["reason"] for line in result.of("UnitNotRun")} == {"SIGINT"}
+    assert result.accounted() == ["test_one.py", "test_two.py"]
+    assert result.ending["exit_status"] is not None  # it ended by itself
+
+
+def test_guard_and_supervisor_killed_while_packages_are_imported(engine: Engine) -> None:
+    guard = start_and_wait_for_import(engine)
+    both = (guard.pid, engine.pid_of("hwmatrix.supervise"))
+    for number in (signal.SIGSTOP, signal.SIGKILL):
+        for pid in both:
+            os.kill(pid, number)
+    assert engine.finish(guard).of("RunEnd") == []

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import signal
@@ -14,9 +15,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from hwmatrix import process
 from hwmatrix.model import Isolation
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Callable, Mapping
     from typing import Any
 
@@ -25,6 +28,26 @@ if TYPE_CHECKING:
 ROUNDS = range(int(os.environ.get("HWMATRIX_TORTURE", "1")))
 
 GOOD = "def test_good():\n    pass\n"
+
+DEREFERENCES_NULL = """
+    import ctypes
+
+    def test_bad():
+        ctypes.string_at(0)
+
+    def test_after():
+        pass
+"""
+
+EXITS_WITH_SUCCESS = """
+    import os
+
+    def test_bad():
+        os._exit(0)
+
+    def test_after():
+        pass
+"""
 
 IGNORES_SIGTERM = """
     import signal
@@ -146,7 +169,9 @@ def budget(result: Result, engine: Engine) -> None:
     end = result.end("test_bad.py")
     assert (end["cause"], end["test"]) == ("budget", "test_bad.py::test_bad")
     (expired,) = result.of("UnitExpired")
-    assert end["time"] - expired["time"] < 5
+    (started,) = result.of("UnitStart", "test_bad.py")
+    assert expired["limit_s"] == 4
+    assert end["time"] - started["time"] < expired["limit_s"] + 5
     assert engine.folder.exists()
 
 
@@ -197,6 +222,26 @@ def once_only(result: Result, engine: Engine) -> None:
     assert sorted(reports) == ["test_bad.py::test_after", "test_bad.py::test_bad"]
 
 
+def named(result: Result, how: tuple[str, int | None, int | None]) -> None:
+    """The test that ended the process is named with how it did; the file went on."""
+    first, second = result.of("UnitEnd", "test_bad.py")
+    assert (first["cause"], first["exit_status"], first["signal"]) == how
+    assert first["test"] == "test_bad.py::test_bad"
+    assert (second["cause"], second["exit_status"]) == ("finished", 0)
+    assert result.tests("test_bad.py") == {"test_after": "passed"}
+
+
+def segfault(result: Result, engine: Engine) -> None:
+    named(result, ("crashed", None, signal.SIGSEGV))
+    assert "test_bad" in result.of("UnitEnd", "test_bad.py")[0]["tail"]
+    assert engine.folder.exists()
+
+
+def success(result: Result, engine: Engine) -> None:
+    named(result, ("crashed", 0, None))
+    assert engine.folder.exists()
+
+
 def killed(result: Result, engine: Engine) -> None:
     end = result.end("test_bad.py")
     assert (end["cause"], end["signal"], end["test"]) == ("crashed", 9, "test_bad.py::test_bad")
@@ -204,6 +249,8 @@ def killed(result: Result, engine: Engine) -> None:
 
 
 CASES: Mapping[str, tuple[str, Callable[[Result, Engine], None], Mapping[str, Any]]] = {
+    "dereferences null": (DEREFERENCES_NULL, segfault, {}),
+    "exits with success": (EXITS_WITH_SUCCESS, success, {}),
     "ignores SIGTERM": (IGNORES_SIGTERM, budget, {"budget_s": 4.0}),
     "daemon holding a port": (DAEMON, daemon_is_gone, {}),
     "blocks all signals in C": (BLOCKS_SIGNALS, budget, {"budget_s": 4.0}),
@@ -241,38 +288,94 @@ STEADY = """
         time.sleep(0.1)
 """
 
+# Forked processes bear the command line of the one that forked them: depth below the slot's server.
+DEPTHS = {"preloaded": 1, "template": 2, "child": 3}
+# Killed, these may cost the unit that runs on their slot, and nothing else.
+HURT_ONE = ("worker", "server", *DEPTHS)
+VICTIMS = ("guard", "supervisor", "controller", *HURT_ONE, "guard and supervisor")
 
-@pytest.mark.parametrize("turn", ROUNDS)
-@pytest.mark.parametrize("victim", ["guard", "supervisor", "controller", "worker", "server"])
-def test_kill_at_a_random_moment(engine: Engine, victim: str, turn: int) -> None:
-    """No process is left, every unit has an end or was never begun, the journal is whole."""
-    engine.isolation = random.choice(list(Isolation))
-    units = engine.write(**{f"file{index}": STEADY for index in range(4)})
-    guard = engine.start(engine.spec(*units, slots=2))
-    moment = random.Random(f"{victim}{turn}").uniform(0.5, 6.0)
-    print(f"SIGKILL to {victim} after {moment:.2f} s")
-    time.sleep(moment)
+
+def find(engine: Engine, guard: int, victim: str) -> list[int]:
+    """Return the processes that play `victim` now."""
+    if victim == "worker":
+        known = [int(p.stem.partition("-")[2]) for p in engine.folder.glob("journal/gw*.jsonl")]
+        return [pid for pid in known if pid in engine.processes()]
+    if victim in DEPTHS:
+        servers = engine.pids_of("hwmatrix.target server")
+        return [pid for server in servers for pid in below(server, DEPTHS[victim])]
     words = {
         "supervisor": ("hwmatrix.supervise",),
         "controller": ("-m pytest", "hwmatrix.target.plugin"),
         "server": ("hwmatrix.target server",),
     }
+    if victim in words:
+        return engine.pids_of(*words[victim])
     if victim == "guard":
-        pids = [guard.pid]
-    elif victim == "worker":
-        pids = [int(p.stem.partition("-")[2]) for p in engine.folder.glob("journal/gw*.jsonl")]
-    else:
-        pids = engine.pids_of(*words[victim])
-    for pid in pids[:1]:
-        os.kill(pid, signal.SIGKILL)
+        return [guard]
+    supervisors = engine.pids_of(*words["supervisor"])
+    return [guard, *supervisors] if supervisors else []
+
+
+def below(pid: int, depth: int) -> list[int]:
+    """Return the processes exactly `depth` generations below `pid`."""
+    found = {pid}
+    for _ in range(depth):
+        found = {p.pid for p in process.descendants(pid) if p.parent in found and not p.dead}
+    return sorted(found)
+
+
+def strike(engine: Engine, guard: subprocess.Popen[str], victim: str, draw: random.Random) -> bool:
+    """SIGKILL the victim as soon as there is one; False if the run ended before that."""
+    while not (pids := find(engine, guard.pid, victim)):
+        if guard.poll() is not None:
+            return False
+        time.sleep(0.01)
+    chosen = pids if victim == "guard and supervisor" else [draw.choice(pids)]
+    for number in (signal.SIGSTOP, signal.SIGKILL):  # stopped, neither of two sees the other die
+        for pid in chosen:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+    return True
+
+
+@pytest.mark.parametrize("turn", ROUNDS)
+@pytest.mark.parametrize("victim", VICTIMS)
+def test_kill_at_a_random_moment(engine: Engine, victim: str, turn: int) -> None:
+    """No process is left, every unit has an end or was never begun, the journal is whole."""
+    draw = random.Random(f"{victim}{turn}")
+    engine.isolation = Isolation.FORK if victim in DEPTHS else draw.choice(list(Isolation))
+    units = engine.write(**{f"file{index}": STEADY for index in range(4)})
+    guard = engine.start(engine.spec(*units, slots=2))
+    moment = draw.uniform(0.2, 4.5)
+    time.sleep(moment)
+    struck = strike(engine, guard, victim, draw)
+    print(f"SIGKILL to {victim} after {moment:.2f} s: {struck}, {engine.isolation}")
     result = engine.finish(guard)
     assert not result.of("Torn")
-    if victim != "supervisor" or not pids:
+    if not result.of("RunStart"):  # struck before there was a run
+        assert victim in {"guard", "supervisor", "guard and supervisor"}
+        assert result.accounted() == []
+        return
+    for unit in units:
+        assert set(result.tests(unit).values()) <= {"passed"}
+    if not struck or "supervisor" not in victim:
         assert result.accounted() == sorted(units)
         assert len(result.of("RunEnd")) == 1
-    if victim in {"worker", "server"}:
-        hurt = {end["unit"] for end in result.of("UnitEnd") if end["cause"] == "crashed"}
-        assert len(hurt) <= 1
-        for unit in set(units) - hurt:
-            assert set(result.tests(unit).values()) == {"passed"}
-            assert len(result.tests(unit)) == 20
+    whole = {end["unit"] for end in result.of("UnitEnd") if end["cause"] == "finished"}
+    whole -= {end["unit"] for end in result.of("UnitEnd") if end["cause"] != "finished"}
+    for unit in whole:
+        assert len(result.tests(unit)) == 20
+    if victim in HURT_ONE:
+        assert len(set(units) - whole) <= struck
+        assert result.ending["reason"] == ""
+    for unit in set(units) - whole if victim in DEPTHS else ():
+        goes_on_after(result, unit)
+
+
+def goes_on_after(result: Result, unit: str) -> None:
+    """The test at which the process was killed is named, and all others passed, or none began."""
+    lost = [end for end in result.of("UnitEnd", unit) if end["cause"] != "finished"]
+    assert [end["cause"] for end in lost] == ["crashed"]
+    seen = {end["test"].partition("::")[2] for end in lost if end["test"]}
+    seen |= set(result.tests(unit))
+    assert seen in (set(), {f"test_steady[{number}]" for number in range(20)})

@@ -9,9 +9,12 @@ import subprocess
 import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 PACKAGE = Path(__file__).resolve().parents[3] / "ci"
 
@@ -137,11 +140,11 @@ class Project:
         keep = {k: v for k, v in os.environ.items() if not k.startswith(("HWMATRIX_", "GITHUB_"))}
         return {**keep, "PYTHONPATH": str(PACKAGE), "PYTHONDONTWRITEBYTECODE": "1"}
 
-    def hwmatrix(self, *words: str) -> Ended:
+    def hwmatrix(self, *words: str, env: Mapping[str, str] | None = None) -> Ended:
         done = subprocess.run(
             [sys.executable, "-m", "hwmatrix", *words],
             cwd=self.root,
-            env=self.env(),
+            env={**self.env(), **(env or {})},
             capture_output=True,
             text=True,
             timeout=240,
@@ -149,8 +152,9 @@ class Project:
         )
         return Ended(done.returncode, done.stdout, done.stderr)
 
-    def session(self, name: str, *words: str) -> Ended:
-        return self.hwmatrix("session", name, "--no-venv", "--overlay", "overlay", *words)
+    def session(self, name: str, *words: str, env: Mapping[str, str] | None = None) -> Ended:
+        line = ("session", name, "--no-venv", "--overlay", "overlay", *words)
+        return self.hwmatrix(*line, env=env)
 
     def report(self) -> Any:
         """Return the latest run's report.json."""
@@ -165,6 +169,20 @@ class Project:
 
     def junit(self) -> ET.Element:
         return ET.parse(self.latest / "junit.xml").getroot()
+
+    def processes(self) -> list[int]:
+        """Return the living processes whose environment or command names the project's folder."""
+        mark, own = str(self.root).encode(), os.getpid()
+        found = []
+        for entry in Path("/proc").glob("[0-9]*"):
+            try:
+                text = (entry / "environ").read_bytes() + (entry / "cmdline").read_bytes()
+                state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
+            except OSError:
+                continue
+            if int(entry.name) != own and mark in text and state != "Z":
+                found.append(int(entry.name))
+        return found
 
     @property
     def latest(self) -> Path:

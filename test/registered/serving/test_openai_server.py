@@ -20,18 +20,17 @@ from pathlib import Path
 
 import pytest
 import torch
-from platform_facts import DEVICE
+from platform_facts import DEVICE, container_may_lack
 from tiny_models import VOCABULARY, llama
 
 from hwmatrix import process, register_cpu_ci, register_cuda_ci
 from hwmatrix.kit import record_measurement, start_server
 
 register_cpu_ci(110, suite="stage-b-test-cpu")
-register_cuda_ci(
-    90,
-    suite="stage-b-test-1-gpu-small",
-    disabled="the usual containers lack what `transformers serve` needs (fastapi, uvicorn)",
-)
+register_cuda_ci(90, suite="stage-b-test-1-gpu-small")
+
+# What `transformers serve` needs.
+container_may_lack("fastapi", "uvicorn", "openai", "pydantic", "rich")
 
 NEW, LIMIT_S = 16, 150
 SPECIAL = ("<pad>", "<end>", "<unk>", "<user>", "<assistant>", "<system>", "<6>", "<7>")

@@ -28,7 +28,6 @@ register_cpu_ci(
 register_cuda_ci(
     40,
     suite="extra-a-test-1-gpu-large",
-    disabled="not green on an H200 yet: mended since it ran there, to be run again",
 )
 # amd: copied from cuda, never measured there.
 register_amd_ci(

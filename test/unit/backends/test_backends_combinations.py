@@ -53,7 +53,7 @@ def go_round(backend: Backend, visible: Visible, values: Mapping[str, Sequence[s
         if not devices:
             continue
         probe = Probe(backend=backend, devices=devices)
-        slots = make_slots(probe, devices=1, count=None, env=env, cores=8)
+        slots = make_slots(probe, widths=[1], count=None, env=env, cores=8)
         assert [slot.devices[0].key for slot in slots] == keys
         for slot in slots:
             kept = {name: value for name, value in env.items() if name not in slot.unset}

@@ -113,7 +113,7 @@ def pytest_command(folder: Path, variant: Variant, slots: tuple[Slot, ...]) -> s
 def test_a_session_does_what_is_recorded(
     variant: Variant, probe_of: Callable[[Backend], Probe], tmp_path: Path
 ) -> None:
-    slots = make_slots(probe_of(variant.backend), devices=1, count=None, env={}, cores=16)[:2]
+    slots = make_slots(probe_of(variant.backend), widths=[1], count=None, env={}, cores=16)[:2]
     folder = tmp_path / "run"
     folder.mkdir()
     found = {

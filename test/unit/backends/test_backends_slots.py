@@ -63,7 +63,7 @@ def test_no_two_backends_share_a_visibility_variable() -> None:
 def test_slots_are_disjoint_and_set_one_variable(
     devices: int, count: Any, lists: list[str]
 ) -> None:
-    slots = make_slots(AMD, devices=devices, count=count, env={}, cores=16)
+    slots = make_slots(AMD, widths=[devices], count=count, env={}, cores=16)
     assert [slot.env["HIP_VISIBLE_DEVICES"] for slot in slots] == lists
     owned = [device.key for slot in slots for device in slot.devices]
     assert len(owned) == len(set(owned))
@@ -73,8 +73,32 @@ def test_slots_are_disjoint_and_set_one_variable(
         assert slot.index == index
 
 
+@pytest.mark.parametrize(
+    ("count", "lists"),
+    [
+        (None, ["0", "1", "2", "3", "4", "5", "6", "7", "0,1,2", "3,4,5"]),
+        (3, ["0", "1", "2", "0,1,2", "3,4,5"]),
+        (1, ["0", "0,1,2"]),
+    ],
+)
+def test_slots_of_several_widths_overlap_and_are_counted_on(count: Any, lists: list[str]) -> None:
+    slots = make_slots(AMD, widths=[3, 1, 3], count=count, env={}, cores=24)
+    assert [slot.env["HIP_VISIBLE_DEVICES"] for slot in slots] == lists
+    assert [slot.index for slot in slots] == list(range(len(lists)))
+    assert [slot.env["HWMATRIX_SLOT"] for slot in slots] == [str(n) for n in range(len(lists))]
+    wide = [slot for slot in slots if len(slot.devices) == 3]
+    assert {slot.env["OMP_NUM_THREADS"] for slot in wide} == {str(24 // len(wide))}
+
+
+def test_ranks_of_several_widths_share_their_names() -> None:
+    probe = Probe(backend=Backend.CPU, devices=(Device(key="rank0", token="0"),))
+    slots = make_slots(probe, widths=[1, 4], count=None, env={}, cores=2)
+    keys = [[device.key for device in slot.devices] for slot in slots]
+    assert keys == [["rank0"], ["rank1"], ["rank0", "rank1", "rank2", "rank3"]]
+
+
 def test_a_slot_tells_its_facts_and_shares_the_cores() -> None:
-    slots = make_slots(AMD, devices=2, count=None, env={"MKL_NUM_THREADS": "5"}, cores=18)
+    slots = make_slots(AMD, widths=[2], count=None, env={"MKL_NUM_THREADS": "5"}, cores=18)
     env = slots[1].env
     assert (env["HWMATRIX_SLOT"], env["HWMATRIX_DEVICES"]) == ("1", "2")
     assert (env["HWMATRIX_MEMORY_GIB"], env["HWMATRIX_ARCH"]) == ("191.98", "gfx942")
@@ -84,7 +108,7 @@ def test_a_slot_tells_its_facts_and_shares_the_cores() -> None:
 
 def test_cuda_slots_count_by_bus(nvidia: Callable[[str], Any]) -> None:
     probe = nvidia("cuda-h200-x2").probe({})
-    slots = make_slots(probe, devices=1, count=None, env={}, cores=2)
+    slots = make_slots(probe, widths=[1], count=None, env={}, cores=2)
     assert [slot.env["CUDA_VISIBLE_DEVICES"] for slot in slots] == ["0", "1"]
     assert {slot.env["CUDA_DEVICE_ORDER"] for slot in slots} == {"PCI_BUS_ID"}
     assert {slot.env["HWMATRIX_ARCH"] for slot in slots} == {"sm_90"}
@@ -95,7 +119,7 @@ def test_unlike_devices_claim_no_architecture() -> None:
         backend=Backend.AMD,
         devices=(EIGHT[0], Device(key="k", token="1", arch="gfx950")),
     )
-    env = make_slots(mixed, devices=2, count=None, env={}, cores=2)[0].env
+    env = make_slots(mixed, widths=[2], count=None, env={}, cores=2)[0].env
     assert (env["HWMATRIX_ARCH"], env["HWMATRIX_MEMORY_GIB"]) == ("", "")
 
 
@@ -108,20 +132,20 @@ def test_unlike_devices_claim_no_architecture() -> None:
 )
 def test_more_slots_than_devices(devices: int, count: Any, reason: str) -> None:
     with pytest.raises(HardwareError, match=reason):
-        make_slots(AMD, devices=devices, count=count, env={}, cores=8)
+        make_slots(AMD, widths=[devices], count=count, env={}, cores=8)
 
 
 @pytest.mark.parametrize("count", [0, -1])
 def test_no_slots_are_no_request(count: Any) -> None:
     with pytest.raises(UsageError, match=rf"--slots {count}: at least one"):
-        make_slots(AMD, devices=1, count=count, env={}, cores=8)
+        make_slots(AMD, widths=[1], count=count, env={}, cores=8)
 
 
 def test_mig_instances_go_one_to_a_slot(nvidia: Callable[[str], Any]) -> None:
     probe = nvidia("cuda-mig").probe({})
-    assert len(make_slots(probe, devices=1, count=None, env={}, cores=4)) == 3
+    assert len(make_slots(probe, widths=[1], count=None, env={}, cores=4)) == 3
     with pytest.raises(VisibilityError, match=r"cannot be made of MIG instances"):
-        make_slots(probe, devices=2, count=None, env={}, cores=4)
+        make_slots(probe, widths=[2], count=None, env={}, cores=4)
 
 
 @pytest.mark.parametrize(
@@ -140,7 +164,7 @@ def test_cpu_slots_follow_the_cores(
 ) -> None:
     rank = Device(key="rank0", token="rank0", arch="x86_64", memory_gib=60.0)
     probe = Probe(backend=Backend.CPU, devices=(rank,))
-    made = make_slots(probe, devices=devices, count=count, env={}, cores=cores)
+    made = make_slots(probe, widths=[devices], count=count, env={}, cores=cores)
     assert len(made) == slots
     assert made[-1].devices[-1].key == f"rank{slots * devices - 1}"
     assert made[0].env["OMP_NUM_THREADS"] == threads
@@ -150,7 +174,7 @@ def test_cpu_slots_follow_the_cores(
 
 def test_cpu_slots_without_facts() -> None:
     probe = Probe(backend=Backend.CPU, devices=())
-    env = make_slots(probe, devices=1, count=None, env={}, cores=1)[0].env
+    env = make_slots(probe, widths=[1], count=None, env={}, cores=1)[0].env
     assert (env["HWMATRIX_ARCH"], env["HWMATRIX_MEMORY_GIB"]) == ("", "")
 
 

@@ -1,168 +1,94 @@
 from __future__ import annotations
 
-import http.server
-import threading
+from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from hwmatrix.errors import AssetError, UsageError
 from hwmatrix.kit import assets, requires_asset
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 REVISION = "0123456789abcdef0123456789abcdef01234567"
-FILES = {
-    f"/org/tiny/resolve/{REVISION}/config.json": b'{"layers": 2}',
-    f"/org/tiny/resolve/{REVISION}/sub/weights.bin": bytes(range(256)) * 5000,
-    f"/datasets/org/sums/resolve/{REVISION}/train.jsonl": b"{}\n",
-}
-
-
-class HubServer(http.server.ThreadingHTTPServer):
-    """Keeps what was asked, with the Authorization header; cuts its answers short if told to."""
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Hub)
-        self.asked: list[tuple[str, str | None]] = []
-        self.cuts = False
-
-
-class Hub(http.server.BaseHTTPRequestHandler):
-    """Answers as a hub does."""
-
-    server: HubServer
-
-    def do_GET(self) -> None:
-        self.server.asked.append((self.path, self.headers.get("Authorization")))
-        body = FILES.get(self.path)
-        if body is None:
-            self.send_error(404, "Entry not found")
-            return
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body[: len(body) // 2] if self.server.cuts else body)
-
-    def log_message(self, *_words: object) -> None:
-        pass
-
-
-@pytest.fixture
-def hub() -> Iterator[HubServer]:
-    server = HubServer()
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield server
-    server.shutdown()
-    thread.join()
-    server.server_close()
-
-
-@pytest.fixture
-def env(hub: HubServer, tmp_path: Path) -> dict[str, str]:
-    address = f"http://127.0.0.1:{hub.server_address[1]}"
-    return {"HF_ENDPOINT": address, "HWMATRIX_ASSETS": str(tmp_path / "assets")}
 
 
 def tiny(**changes: Any) -> assets.Asset:
-    settings: dict[str, Any] = {
-        "hub": "org/tiny",
-        "revision": REVISION,
-        "files": ("config.json", "sub/weights.bin"),
-    }
+    settings: dict[str, Any] = {"hub": "org/tiny", "revision": REVISION, "files": ("a", "b")}
     return requires_asset("tiny", **{**settings, **changes})
 
 
-def test_it_is_fetched_once_and_found_offline(hub: HubServer, env: dict[str, str]) -> None:
-    place = assets.fetch(tiny(), env)
-    assert (place / "config.json").read_bytes() == b'{"layers": 2}'
-    assert len((place / "sub/weights.bin").read_bytes()) == 256 * 5000
-    asked = len(hub.asked)
-    assert assets.fetch(tiny(), env) == place == tiny().path(env)
-    assert len(hub.asked) == asked == 2
-
-
-def test_data_sets_have_their_own_address(hub: HubServer, env: dict[str, str]) -> None:
-    sums = requires_asset(
-        "sums", hub="org/sums", revision=REVISION, kind="datasets", files=("train.jsonl",)
-    )
-    assert (assets.fetch(sums, env) / "train.jsonl").read_bytes() == b"{}\n"
-    assert hub.asked[0][0].startswith("/datasets/org/sums/")
-
-
-def test_a_token_is_sent_only_where_there_is_one(hub: HubServer, env: dict[str, str]) -> None:
-    assets.fetch(tiny(), env)
-    assets.fetch(tiny(files=("config.json",)), {**env, "HF_TOKEN": "secret-token"})
-    assert {header for _, header in hub.asked} == {None, "Bearer secret-token"}
-
-
-def test_many_at_once_fetch_it_once(hub: HubServer, env: dict[str, str]) -> None:
-    found: list[Path] = []
-    threads = [
-        threading.Thread(target=lambda: found.append(assets.fetch(tiny(), env))) for _ in range(8)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(found) == 8
-    assert len(set(found)) == 1
-    assert len(hub.asked) == 2
-
-
-def test_a_missing_file_a_cut_answer_and_no_answer_are_faults_and_leave_nothing(
-    hub: HubServer, env: dict[str, str]
-) -> None:
-    with pytest.raises(AssetError, match=r"asset tiny: http.*absent\.bin: .*404.*Nothing was kept"):
-        assets.fetch(tiny(files=("config.json", "absent.bin")), env)
-    hub.cuts = True
-    with pytest.raises(AssetError, match=r"asset tiny: .* of 13 bytes came|IncompleteRead"):
-        assets.fetch(tiny(files=("config.json",)), env)
-    dead = {**env, "HF_ENDPOINT": "http://127.0.0.1:9"}
-    with pytest.raises(AssetError, match="refused"):
-        assets.fetch(tiny(), dead)
-    folder = assets.cache_folder(env)
-    assert [path.name for path in folder.iterdir() if not path.name.endswith(".lock")] == []
-
-
-def test_a_path_may_not_leave_the_folder(env: dict[str, str]) -> None:
-    with pytest.raises(AssetError, match="leads out of its folder"):
-        assets.fetch(tiny(files=("../../outside",)), env)
-
-
-def test_an_asset_that_was_not_fetched_says_how(env: dict[str, str]) -> None:
-    with pytest.raises(AssetError, match=r"tiny: org/tiny@0123.* `nox -s assets"):
+def test_an_asset_that_was_not_fetched_says_how(tmp_path: Path) -> None:
+    env = {"HWMATRIX_ASSETS": str(tmp_path)}
+    with pytest.raises(AssetError, match=r"tiny: hub org/tiny@0123.* `nox -s assets -- SESSION`"):
         tiny().path(env)
+    assert tiny(optional=True).here(env) is None
+    with pytest.raises(AssetError, match=r"tiny: hub org/tiny@0123"):
+        tiny().here(env)
 
 
-def test_another_revision_is_another_asset() -> None:
+def test_another_content_is_another_asset() -> None:
     assert tiny().key != tiny(revision="f" * 40).key
-    assert tiny().key == tiny(files=("sub/weights.bin", "config.json")).key
+    assert tiny().key != tiny(sha256={"a": "0" * 64}).key
+    assert tiny().key == tiny(files=("b", "a")).key
+    assert tiny(kind="datasets").source == f"hub data set org/tiny@{REVISION}"
+    assert requires_asset("m", folder="/x").source == "folder /x"
 
 
-def test_packages_and_folders_are_found_or_named(tmp_path: Path, env: dict[str, str]) -> None:
-    assert requires_asset("self", package="pytest").path(env).is_dir()
-    assert assets.fetch(requires_asset("here", folder=str(tmp_path)), env) == tmp_path
-    with pytest.raises(AssetError, match=r"package no-such-model==1 is not installed"):
-        requires_asset("m", package="no-such-model==1").path(env)
-    with pytest.raises(AssetError, match=r"pytest is .*, not 1\.0"):
-        requires_asset("m", package="pytest==1.0").path(env)
-    with pytest.raises(AssetError, match="is no folder on this machine"):
-        requires_asset("m", folder=str(tmp_path / "absent")).path(env)
+def test_an_installed_package_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HWMATRIX_ASSETS", str(tmp_path))
+    version = metadata.version("pytest")
+    here = requires_asset("self", package=f"pytest=={version}")
+    assert (here.path() / "pytest").is_dir()
+    assert here.here() == here.path() == assets.fetch(here, {})
+    with pytest.raises(AssetError, match=r"it is not installed, and package no-such-model==1 is"):
+        requires_asset("m", package="no-such-model==1").path()
+    with pytest.raises(AssetError, match=rf"{version} of it is installed, and package pytest==1"):
+        requires_asset("m", package="pytest==1.0").path()
 
 
-def test_declarations_are_checked() -> None:
-    with pytest.raises(UsageError, match="needs one of package=, hub= and folder="):
-        requires_asset("m")
-    with pytest.raises(UsageError, match="needs one of"):
-        requires_asset("m", package="a", folder="b")
-    with pytest.raises(UsageError, match="needs revision= and files="):
-        requires_asset("m", hub="a/b")
-    with pytest.raises(UsageError, match="kind='model'"):
+def test_a_package_that_cannot_be_had_is_a_fault_of_the_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
+    asset = requires_asset("m", package="no-such-model==1")
+    with pytest.raises(AssetError, match=r"download the wheel of no-such-model==1.*Likely: no"):
+        assets.fetch(asset, {"HWMATRIX_ASSETS": str(tmp_path / "cache")})
+    assert "asset m: fetching package no-such-model==1" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({}, "needs one of package=, hub= and folder="),
+        ({"package": "a==1", "folder": "b"}, "needs one of"),
+        ({"hub": "a/b"}, "needs revision= and files="),
+        ({"hub": "a/b", "revision": REVISION}, "needs revision= and files="),
+        ({"hub": "a", "revision": REVISION, "files": ("x",)}, "hub='a'; allowed: owner/name"),
+        ({"hub": "a/b", "revision": "main", "files": ("x",)}, "revision='main'; allowed: the 40"),
+        ({"package": "a"}, "package='a'; allowed: name==version"),
+        ({"package": "a>=1"}, "package='a>=1'; allowed"),
+        ({"package": "a==1", "files": ("x",)}, "without hub="),
+        ({"folder": "/a", "sha256": "0" * 64}, "sha256= for a folder"),
+        ({"package": "a==1", "sha256": "00"}, "sha256='00'; allowed: 64"),
+        ({"package": "a==1", "sha256": {"x": "0" * 64}}, "the file 'x', which is not in files"),
+    ],
+)
+def test_declarations_are_checked(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=rf"requires_asset\('m'\).*{message}"):
+        requires_asset("m", **settings)
+
+
+def test_hub_declarations_are_checked() -> None:
+    with pytest.raises(UsageError, match="kind='model'; allowed: models, datasets"):
         tiny(kind="model")
+    for name in ("../x", "/x", "a/../x", "a\\b", ""):
+        with pytest.raises(UsageError, match="leads out of its folder"):
+            tiny(files=(name,))
+    with pytest.raises(UsageError, match="sha256= for one of several files"):
+        tiny(sha256="0" * 64)
+    with pytest.raises(UsageError, match=r"name='../m'; allowed"):
+        requires_asset("../m", folder="/x")
 
 
 def test_the_cache_is_where_the_user_says() -> None:

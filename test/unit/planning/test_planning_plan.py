@@ -10,7 +10,8 @@ import pytest
 from hwmatrix import codec
 from hwmatrix.errors import NothingToDoError, PlanError, UsageError
 from hwmatrix.model import Backend, BudgetPolicy, Disabled, Isolation, Plan
-from hwmatrix.planning import deadline_s, makespan_s
+from hwmatrix.placing import planned_places
+from hwmatrix.planning import deadline_s
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -85,7 +86,37 @@ class TestUnits:
             "stage-b-test-1-gpu:a.py": 1,
             "stage-b-test-2-gpu:a.py": 2,
         }
-        assert plan.slots == 2  # two slots of two devices: the widest decides
+        # Four devices: the wide file on two of them, the narrow one beside it.
+        assert (plan.slots, plan.makespan_s) == (4, 10)
+
+    def test_wide_and_exclusive_units_start_first_and_weigh_what_they_fill(
+        self,
+        matrix: Matrix,
+        register: Callable[..., Registration],
+        plan_of: Callable[..., Plan],
+    ) -> None:
+        quiet = dataclasses.replace(
+            next(s for s in matrix.suites if s.name == "stage-b-test-1-gpu"),
+            name="stage-b-quiet",
+            exclusive=True,
+        )
+        table = dataclasses.replace(matrix, suites=(*matrix.suites, quiet))
+        rows = [
+            register("long.py", 100, suite="stage-b-test-1-gpu", backend=CUDA),
+            register("wide.py", 40, suite="stage-b-test-2-gpu", backend=CUDA),
+            register("alone.py", 30, suite="stage-b-quiet", backend=CUDA),
+        ]
+        plan = plan_of(rows, "cuda-stage-b", matrix=table)
+        assert [unit.files for unit in plan.units] == [("alone.py",), ("wide.py",), ("long.py",)]
+        assert [unit.exclusive for unit in plan.units] == [True, False, False]
+        assert plan.makespan_s == 30 + 100
+        # Of four devices: 100 x 1, 40 x 2, 30 x 4: the exclusive file is the costliest.
+        split = plan_of(rows, "cuda-stage-b", matrix=table, shards=2)
+        assert {unit.files[0]: unit.shard for unit in split.units} == {
+            "alone.py": 2,
+            "long.py": 1,
+            "wide.py": 1,
+        }
         assert plan_of(rows, "cuda-stage-b", suites=["stage-b-test-1-gpu"]).slots == 1
 
     def test_disabled_files_are_listed_with_their_reason(
@@ -213,8 +244,8 @@ class TestNesting:
         plan = plan_of(rows)  # two slots: 100 beside 40 + 50
         assert (plan.makespan_s, plan.setup_s) == (100, 100)
         assert plan.deadline_s == 100 + 3 * 100 + (60 + 300 + 100 - 100)
-        assert deadline_s(plan, matrix, slots=1) == 3 * 190 + 360
-        assert deadline_s(plan, matrix, slots=3) == 3 * 100 + 360
+        assert deadline_s(plan, matrix, planned_places(1, [1])) == 3 * 190 + 360
+        assert deadline_s(plan, matrix, planned_places(3, [1])) == 3 * 100 + 360
 
     def test_a_shard_over_its_jobs_limit_is_refused_with_what_to_do(
         self, register: Callable[..., Registration], plan_of: Callable[..., Plan]
@@ -412,13 +443,3 @@ class TestHash:
         others = [register("z.py", suite="stage-b-test-1-gpu", backend=CUDA)]
         found.add(plan_of([register("a.py", line=77), *others]).hash)
         assert len(found) == 1
-
-
-@pytest.mark.parametrize(
-    ("seconds", "slots", "expected"),
-    [([], 3, 0), ([5, 4, 3], 1, 12), ([5, 4, 3], 2, 7), ([5, 4, 3], 9, 5), ([5], 0, 5)],
-)
-def test_a_makespan_is_that_of_list_scheduling(
-    seconds: list[float], slots: int, expected: float
-) -> None:
-    assert makespan_s(seconds, slots) == expected

@@ -8,7 +8,7 @@ import pytest
 
 from hwmatrix.redact import redactor
 from hwmatrix.reporting import Live, Screen
-from hwmatrix.reporting.eta import Running, ratio, remaining_s
+from hwmatrix.reporting.eta import left_s, ratio
 from hwmatrix.reporting.tail import Tail
 
 if TYPE_CHECKING:
@@ -339,19 +339,11 @@ class TestTimeLeft:
         assert ratio([(1.0, 10.0)]) == pytest.approx(0.55)
         assert ratio([(20.0, 10.0)] * 9) == pytest.approx(1.9)
 
-    def test_list_scheduling(self) -> None:
-        assert remaining_s([5, 4, 3, 3, 3], [], slots=2, scale=1.0) == 10
-        assert remaining_s([5, 4], [], slots=0, scale=2.0) == 18
-
-    def test_running_units_count_from_now(self) -> None:
-        running = [Running(elapsed_s=4, est_s=10, budget_s=100)]
-        assert remaining_s([], running, slots=2, scale=1.0) == 6
-        assert remaining_s([3], running, slots=2, scale=1.0) == 6
-
-    def test_overdue_unit_takes_a_quarter_more_until_its_budget(self) -> None:
-        running = [Running(elapsed_s=40, est_s=10, budget_s=100)]
-        assert remaining_s([], running, slots=1, scale=1.0) == 10
-        running = [Running(elapsed_s=96, est_s=10, budget_s=100)]
-        assert remaining_s([], running, slots=1, scale=1.0) == 4
-        running = [Running(elapsed_s=120, est_s=10, budget_s=100)]
-        assert remaining_s([], running, slots=1, scale=1.0) == 0
+    @pytest.mark.parametrize(
+        ("elapsed_s", "scale", "left"),
+        [(4, 1.0, 6), (4, 2.0, 16), (40, 1.0, 10), (96, 1.0, 4), (120, 1.0, 0)],
+    )
+    def test_overdue_unit_takes_a_quarter_more_until_its_budget(
+        self, elapsed_s: float, scale: float, left: float
+    ) -> None:
+        assert left_s(elapsed_s=elapsed_s, est_s=10, budget_s=100, scale=scale) == left

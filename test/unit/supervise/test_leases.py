@@ -21,7 +21,10 @@ import sys
 from pathlib import Path
 from hwmatrix.model import Device, Slot
 from hwmatrix.supervise import leases
-terms = leases.Terms(folder=Path(sys.argv[1]), session="other-session", wait_s=0, say=print)
+whole = sys.argv[3:] == ["exclusive"]
+terms = leases.Terms(
+    folder=Path(sys.argv[1]), session="other-session", wait_s=0, say=print, exclusive=whole
+)
 slot = Slot(index=0, devices=(Device(key=sys.argv[2], token="0"),))
 with leases.leased([slot], terms):
     print("held", flush=True)
@@ -47,9 +50,9 @@ def terms(tmp_path: Path, said: list[str]) -> leases.Terms:
 class Other:
     """A session in another process that holds a device until `end`."""
 
-    def __init__(self, folder: Path, key: str) -> None:
+    def __init__(self, folder: Path, key: str, *words: str) -> None:
         self.popen = subprocess.Popen(
-            [sys.executable, "-c", HOLDS, str(folder), key],
+            [sys.executable, "-c", HOLDS, str(folder), key, *words],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )
@@ -118,6 +121,22 @@ def test_ranks_of_cpu_are_no_ones(terms: leases.Terms) -> None:
     with leases.leased([slot("rank0")], replace(terms, devices=False)) as (made,):
         assert leases.PORT in made.env
     other.end()
+
+
+@pytest.mark.parametrize(("theirs", "ours"), [(["exclusive"], False), ([], True)])
+def test_a_session_that_wants_the_host_and_others_wait_for_each_other(
+    terms: leases.Terms, theirs: list[str], *, ours: bool
+) -> None:
+    mine = replace(terms, exclusive=ours, devices=False)
+    other = Other(terms.folder, "a", *theirs)
+    with (
+        pytest.raises(LeaseError, match=r"the host is held by other-session .* another host"),
+        leases.leased([slot("b")], mine),
+    ):
+        pass
+    other.end()
+    with leases.leased([slot("b")], mine) as made:
+        assert len(made) == 1
 
 
 def test_a_device_that_two_slots_share_is_locked_once(terms: leases.Terms) -> None:

@@ -25,24 +25,33 @@ def request(*selectors: str, **changes: Any) -> Request:
     values: dict[str, Any] = {
         "unit": "u",
         "selectors": selectors,
-        "options": ("--timeout=30",),
-        "cwd": "/",
+        "options": ("--tb=short",),
+        "cwd": "/nowhere",
         "log": "l",
         "stacks": "s",
         "temporary": "t",
+        "test_limit_s": 0.5,
         "budget_s": 1.0,
         "worker_input": {},
     }
     return Request(**{**values, **changes})
 
 
-def test_a_template_serves_what_is_configured_alike() -> None:
-    one = key_of(request("a/test_x.py", env={"TMPDIR": "/tmp/1", "SUITE": "s"}))
-    assert key_of(request("a/test_y.py::test", env={"TMPDIR": "/tmp/2", "SUITE": "s"})) == one
-    assert key_of(request("b/test_y.py", env={"TMPDIR": "/tmp/1", "SUITE": "s"})) != one
-    assert key_of(request("a/test_x.py", env={"SUITE": "other"})) != one
-    assert key_of(request("a/test_x.py", options=("--timeout=9",), env={"SUITE": "s"})) != one
-    assert key_of(request("test_x.py")) == key_of(request("test_y.py"))
+def test_a_template_serves_what_is_configured_alike(tmp_path: Path) -> None:
+    here = {"cwd": str(tmp_path)}
+    for folder in ("a/deep", "b", "c"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "c" / "conftest.py").touch()
+    one = key_of(request("a/test_x.py", env={"TMPDIR": "/tmp/1", "SUITE": "s"}, **here))
+    alike = {"env": {"TMPDIR": "/tmp/2", "SUITE": "s"}, "test_limit_s": 9.0, **here}
+    for name in ("a/test_y.py::test", "b/test_y.py", "a/deep/test_z.py", "test_top.py"):
+        assert key_of(request(name, **alike)) == one
+    assert key_of(request("c/test_y.py", **alike)) != one
+    assert key_of(request("../test_y.py", **alike)) != one
+    assert key_of(request("a/test_x.py", env={"SUITE": "other"}, **here)) != one
+    assert key_of(request("a/test_x.py", options=("-x",), env={"SUITE": "s"}, **here)) != one
+    (tmp_path / "a" / "pytest.ini").touch()
+    assert key_of(request("a/deep/test_z.py", **alike)) != one
 
 
 def test_cut_keeps_both_ends() -> None:
@@ -126,8 +135,10 @@ def test_only_the_standard_library_and_plugins_are_learnt(
     monkeypatch.delitem(sys.modules, "wave", raising=False)
     lessons.begin()
     os.write(lessons._write, b"torch\nno_such\nwave\nwave.missing")
-    assert lessons.learn(config)
+    assert lessons.learn(config) == ["wave", "wave.missing"]
     assert path.read_text().split() == ["wave", "wave.missing"]
+    assert "wave" not in sys.modules
+    lessons.practise(["wave", "wave.missing"])
     assert "wave" in sys.modules
 
 

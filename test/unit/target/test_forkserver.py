@@ -29,6 +29,7 @@ class Bench:
         self.read, self.write = os.pipe()
         for name in ("one", "two"):
             (folder / name).mkdir()
+            (folder / name / "conftest.py").touch()  # each folder has a configuration of its own
             (folder / name / f"test_{name}.py").write_text("def test_fine():\n    pass\n")
 
     def request(self, name: str, **changes: Any) -> Request:
@@ -40,6 +41,7 @@ class Bench:
             "log": str(self.folder / "log"),
             "stacks": str(self.folder / "stacks"),
             "temporary": str(self.folder / "tmp"),
+            "test_limit_s": 30.0,
             "budget_s": 60.0,
             "worker_input": {"workerid": "gw0"},
             "isolation": "fork",

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from hwmatrix import runfolder
 from hwmatrix.model import Backend, Device
 from hwmatrix.target import memory
 
@@ -24,15 +25,16 @@ def write(path: Path, text: object) -> None:
 @pytest.fixture
 def sysfs(tmp_path: Path) -> Path:
     """Two GPUs; this process holds memory of the first."""
-    write(tmp_path / "bus/pci/devices/0000:05:00.0/mem_info_vram_used", 3000 * MIB)
-    nodes = tmp_path / "class/kfd/kfd/topology/nodes"
+    root = tmp_path / "sys"
+    write(root / "bus/pci/devices/0000:05:00.0/mem_info_vram_used", 3000 * MIB)
+    nodes = root / "class/kfd/kfd/topology/nodes"
     write(nodes / "0/gpu_id", 0)
     write(nodes / "0/properties", "location_id 0\ndomain 0")
     write(nodes / "1/gpu_id", 777)
     write(nodes / "1/properties", f"simd_count 4\nlocation_id {5 << 8}\ndomain 0")
-    write(tmp_path / f"class/kfd/kfd/proc/{os.getpid()}/vram_777", 2900 * MIB)
-    write(tmp_path / "class/kfd/kfd/proc/1/vram_778", 5 * MIB)
-    return tmp_path
+    write(root / f"class/kfd/kfd/proc/{os.getpid()}/vram_777", 2900 * MIB)
+    write(root / "class/kfd/kfd/proc/1/vram_778", 5 * MIB)
+    return root
 
 
 def test_amd_tells_use_and_holders(sysfs: Path) -> None:
@@ -127,7 +129,7 @@ def test_nvidia(told: int, mib: float) -> None:
 
 def test_which_meter(sysfs: Path) -> None:
     assert memory.meter_for(Backend.CPU, {}) is None
-    amd = memory.meter_for(Backend.AMD, {memory.SYSFS: str(sysfs)})
+    amd = memory.meter_for(Backend.AMD, {runfolder.DEVICE_ROOT: str(sysfs.parent)})
     assert amd is not None
     assert amd(GPU) is not None
     assert isinstance(memory.meter_for(Backend.XPU, {}), memory.DrmMeter)

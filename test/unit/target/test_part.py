@@ -131,6 +131,27 @@ def test_crash_names_the_test_and_leaves_the_rest(
     assert text in told[3]
 
 
+def test_crash_between_two_tests_leaves_the_rest(bench: Bench) -> None:
+    bench.begin("t1", "t2")
+    bench.run_test("t1")
+    bench.part.end(ended(exit_status=None, signal=9))
+    assert (bench.last()["cause"], bench.last()["test"]) == ("crashed", None)
+    assert bench.part.left == {"t2"}
+
+
+def test_crash_before_the_first_test_would_come_again(bench: Bench) -> None:
+    bench.begin("t1", "t2")
+    bench.part.end(ended(exit_status=None, signal=9))
+    assert bench.last()["cause"] == "crashed"
+    assert bench.part.left == frozenset()
+
+
+def test_part_that_was_stopped_before_it_began_has_no_end(bench: Bench) -> None:
+    bench.part.end(ended(why="stopped", exit_status=None))
+    assert bench.part.cause == "stopped"
+    assert not list(journal.read(bench.folder))
+
+
 def test_crash_after_pytest_said_that_all_is_well(bench: Bench) -> None:
     bench.begin("t1")
     bench.run_test("t1")

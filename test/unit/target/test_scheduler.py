@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from hwmatrix.placing import Need, Place
 from hwmatrix.target.scheduler import ListScheduler
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 NONE: frozenset[str] = frozenset()
 UNITS = ["a", "b", "c", "d", "-"]
@@ -25,6 +26,7 @@ class Gateway:
 @dataclass(eq=False)
 class Worker:
     name: str
+    slot: int = 0
     sent: list[list[int]] = field(default_factory=list)
     shutting_down: bool = False
 
@@ -44,10 +46,31 @@ class Stop:
         return self.asked
 
 
+def slot_of(node: Any) -> int:
+    return int(node.slot)
+
+
+def scheduler_of(
+    stop: Stop, needs: Sequence[Need], places: Mapping[int, Place], at_once: int = 0
+) -> ListScheduler:
+    return ListScheduler(
+        needs,
+        places,
+        slot_of=slot_of,
+        stopping=stop,
+        retired=NONE.__contains__,
+        at_once=at_once,
+    )
+
+
+def alike(stop: Stop, count: int) -> ListScheduler:
+    return scheduler_of(stop, [Need(1)] * 4, {n: frozenset({f"d{n}"}) for n in range(count)})
+
+
 def started(count: int) -> tuple[ListScheduler, list[Worker], Stop]:
     stop = Stop()
-    scheduler = ListScheduler(stop, NONE.__contains__)
-    workers = [Worker(f"gw{i}") for i in range(count)]
+    scheduler = alike(stop, count)
+    workers = [Worker(f"gw{i}", i) for i in range(count)]
     for worker in workers:
         scheduler.add_node(worker)
     for worker in workers:
@@ -57,7 +80,7 @@ def started(count: int) -> tuple[ListScheduler, list[Worker], Stop]:
 
 
 def test_nothing_is_known_before_a_worker_is_up() -> None:
-    scheduler = ListScheduler(Stop(), NONE.__contains__)
+    scheduler = alike(Stop(), 1)
     assert not scheduler.collection_is_completed
     assert not scheduler.tests_finished
     assert scheduler.waiting == 0
@@ -153,3 +176,79 @@ def test_units_are_never_taken_back() -> None:
     scheduler, (one,), _ = started(1)
     with pytest.raises(NotImplementedError, match="taken back"):
         scheduler.remove_pending_tests_from_node(one, [0])
+
+
+# Four devices: slots 0 to 3 have one each, 4 and 5 two each, 6 all of them.
+FOUR = {
+    **{n: frozenset({f"d{n}"}) for n in range(4)},
+    4: frozenset({"d0", "d1"}),
+    5: frozenset({"d2", "d3"}),
+    6: frozenset({"d0", "d1", "d2", "d3"}),
+}
+
+
+def up(scheduler: ListScheduler, slots: Sequence[int], units: int) -> dict[int, Worker]:
+    """Bring workers up one after another, in the order of `slots`."""
+    items = [*(f"u{n}" for n in range(units)), "-"]
+    workers = {slot: Worker(f"gw{slot}", slot) for slot in slots}
+    for worker in workers.values():
+        scheduler.add_node(worker)
+        scheduler.add_node_collection(worker, items)
+        scheduler.schedule()
+    return workers
+
+
+def handed(workers: Mapping[int, Worker]) -> dict[int, list[int]]:
+    return {slot: [sent[0] for sent in w.sent] for slot, w in workers.items() if w.sent}
+
+
+def test_wide_units_run_alone_on_their_devices_and_narrow_ones_follow() -> None:
+    needs = [Need(4), Need(2), Need(2), Need(2), Need(1), Need(1), Need(1)]
+    scheduler = scheduler_of(Stop(), needs, FOUR)
+    # The worker of the widest slot comes up last: nothing narrower may start before it.
+    workers = up(scheduler, range(7), 7)
+    assert handed(workers) == {6: [0]}
+    scheduler.mark_test_complete(workers[6], 0)
+    assert handed(workers) == {6: [0], 4: [1], 5: [2]}
+    scheduler.mark_test_complete(workers[5], 2)
+    assert handed(workers) == {6: [0], 4: [1], 5: [2, 3]}
+    scheduler.mark_test_complete(workers[4], 1)
+    assert handed(workers) == {6: [0], 4: [1], 5: [2, 3], 0: [4], 1: [5]}
+    scheduler.mark_test_complete(workers[5], 3)
+    assert handed(workers) == {6: [0], 4: [1], 5: [2, 3], 0: [4], 1: [5], 2: [6]}
+
+
+def test_an_exclusive_unit_waits_for_all_and_all_wait_for_it() -> None:
+    needs = [Need(1, exclusive=True), Need(1), Need(1, exclusive=True), Need(1)]
+    places = {n: FOUR[n] for n in range(2)}
+    scheduler = scheduler_of(Stop(), needs, places)
+    workers = up(scheduler, range(2), 4)
+    assert handed(workers) == {0: [0]}
+    scheduler.mark_test_complete(workers[0], 0)
+    # 1 and 3 run: an exclusive unit behind them waits, though a slot would be free in between.
+    assert handed(workers) == {0: [0, 1], 1: [3]}
+    scheduler.mark_test_complete(workers[0], 1)
+    assert handed(workers) == {0: [0, 1], 1: [3]}
+    scheduler.mark_test_complete(workers[1], 3)
+    assert handed(workers) == {0: [0, 1, 2], 1: [3]}
+
+
+def test_no_more_units_run_together_than_allowed() -> None:
+    places = {n: FOUR[n] for n in range(4)}
+    scheduler = scheduler_of(Stop(), [Need(1)] * 4, places, at_once=2)
+    workers = up(scheduler, range(4), 4)
+    assert handed(workers) == {0: [0], 1: [1]}
+    scheduler.mark_test_complete(workers[1], 1)
+    assert sum(map(len, handed(workers).values())) == 3
+
+
+def test_a_wide_unit_without_a_usable_slot_does_not_keep_the_run_waiting() -> None:
+    scheduler = scheduler_of(Stop(), [Need(4), Need(1)], {0: FOUR[0], 6: FOUR[6]})
+    workers = up(scheduler, [0, 6], 2)
+    scheduler._retired = {"gw6"}.__contains__
+    scheduler.mark_test_complete(workers[6], 0)
+    assert handed(workers) == {6: [0], 0: [1]}
+    assert scheduler.has_pending
+    scheduler.mark_test_complete(workers[0], 1)
+    assert scheduler.tests_finished
+    assert scheduler.waiting == 1

@@ -14,11 +14,12 @@ if TYPE_CHECKING:
 REQUEST = Request(
     unit="a.py",
     selectors=("a.py",),
-    options=("-x", "--timeout=3"),
+    options=("-x", "--timeout-method=signal"),
     cwd="/root",
     log="/run/a.log",
     stacks="/run/a.stacks",
     temporary="/tmp/a",
+    test_limit_s=1.5,
     budget_s=3.0,
     worker_input={"workerid": "gw0"},
     done=("a.py::test",),
@@ -38,7 +39,7 @@ def pair() -> Iterator[tuple[Control, Control]]:
 
 def test_request_round_trip() -> None:
     assert Request.from_plain(REQUEST.to_plain()) == REQUEST
-    assert REQUEST.args == ["a.py", "-x", "--timeout=3"]
+    assert REQUEST.args == ["a.py", "-x", "--timeout-method=signal"]
 
 
 def test_control_carries_messages_and_descriptors(pair: tuple[Control, Control]) -> None:

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from hwmatrix.errors import PlanError, Problem
 from hwmatrix.model import Backend, Plan, RunnerConfig, Unit
-from hwmatrix.planning import makespan_s
+from hwmatrix.placing import planned_places
+from hwmatrix.planning import run_s
 from hwmatrix.planning.split import split
 from hwmatrix.workflows import Bounds, ShardTime, choose_shards
 
@@ -49,7 +50,7 @@ def plan_of(estimates: list[float], count: int) -> Plan:
 
 def times_of(plan: Plan) -> tuple[ShardTime, ...]:
     runs = [
-        makespan_s((unit.est_s for unit in plan.units if unit.shard == n), plan.slots)
+        run_s([u for u in plan.units if u.shard == n], planned_places(plan.slots, [1]))
         for n in range(1, plan.shards + 1)
     ]
     return tuple(ShardTime(run_s=run, deadline_s=SETUP_S + 2 * run) for run in runs)

@@ -23,7 +23,6 @@ register_cpu_ci(
 register_cuda_ci(
     40,
     suite="stage-b-test-1-gpu-small",
-    disabled="not green on an H200 yet: mended since it ran there, to be run again",
 )
 # amd and xpu: copied from cuda, never measured there.
 register_amd_ci(
