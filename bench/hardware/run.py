@@ -1,9 +1,9 @@
 """Runs on a machine with NVIDIA GPUs, without network: what only hardware can show.
 
-    PYTHONPATH=ci:. python3 -m bench.hardware.run [--out FILE]
+    PYTHONPATH=ci:. python3 -m bench.hardware.run [--out FILE] [--overlay DIR]
 
 1. `cuda-stage-b --no-venv` of this repository on one slot, then on one per GPU: verdict,
-   seconds, ratio, and the devices of each worker, which must be disjoint.
+   seconds, ratio, and the devices of each worker, which must be disjoint; then `cuda-extra-a`.
 2. What must be refused: `amd-stage-b`, and a variant of another CUDA toolkit.
 3. A probe project whose files import torch and transformers, touch the GPU and record what they
    saw: forked children against fresh interpreters (seconds per file, and their ratio); memory free
@@ -81,8 +81,13 @@ def record(**more):
     with open(os.environ["PROBE_RECORDS"], "a") as file:
         file.write(json.dumps(row) + "\\n")
 """
-CLEAN = """\
+TOUCH = """\
 def test_touch():
+    assert float(torch.ones(8, device="cuda").sum()) == 8.0
+    record(product=time.time())
+"""
+PRODUCT = """\
+def test_product():
     x = torch.ones(4096, 4096, device="cuda")
     assert float((x @ x)[0, 0]) == 4096.0
     record(product=time.time())
@@ -111,22 +116,21 @@ def run(folder: Path, *words: str, **env: str) -> tuple[float, subprocess.Comple
         env={**os.environ, "PYTHONPATH": str(ROOT / "ci"), **env},
         capture_output=True,
         text=True,
-        timeout=540,
+        timeout=590,
         check=False,
     )
     sys.stderr.write(ended.stderr[-6000:])
     return time.monotonic() - began, ended
 
 
-def own_suite(slots: int) -> dict[str, Any]:
-    """Return what `cuda-stage-b --no-venv` on `slots` slots came to."""
-    seconds, ended = run(
-        ROOT, "session", "cuda-stage-b", "--no-venv", "--slots", str(slots), "--json"
-    )
+def own_suite(name: str, slots: int, *more: str) -> dict[str, Any]:
+    """Return what session `name` with `--no-venv` on `slots` slots came to."""
+    seconds, ended = run(ROOT, "session", name, "--no-venv", "--slots", str(slots), "--json", *more)
     if ended.returncode not in (0, 1):
         return {"status": ended.returncode, "error": ended.stderr[-2000:]}
     report = json.loads(ended.stdout)
     return {
+        "session": name,
         "status": ended.returncode,
         "slots": slots,
         "seconds": round(seconds, 1),
@@ -158,7 +162,8 @@ def probe(isolation: str, slots: int) -> dict[str, Any]:
         (folder / "ci" / "matrix.toml").write_text(
             TABLE.format(torch=torch.__version__, toolkit=torch.version.cuda, isolation=isolation)
         )
-        bodies = {f"test_{n}_clean.py": CLEAN for n in range(FILES)}
+        bodies = {f"test_{n}_touch.py": TOUCH for n in range(FILES)}
+        bodies |= {f"test_{n}_product.py": PRODUCT for n in range(FILES)}
         bodies |= {"test_a_oom.py": OUT_OF_MEMORY, "test_b_assert.py": DEVICE_ASSERT}
         for number, (file, body) in enumerate(sorted(bodies.items(), reverse=True)):
             (folder / "test" / file).write_text(HEAD.format(est=30 - number) + body)
@@ -170,7 +175,10 @@ def probe(isolation: str, slots: int) -> dict[str, Any]:
         rows = [json.loads(line) for line in records.read_text().splitlines()]
         report = json.loads(ended.stdout)
         units = {Path(u["files"][0]).name: u for u in report["units"]}
-    clean = [unit["seconds"] for file, unit in units.items() if "clean" in file]
+    seconds_of = {
+        kind: [unit["seconds"] for file, unit in units.items() if kind in file]
+        for kind in ("touch", "product")
+    }
     by_slot: dict[str, set[str]] = {}
     for row in rows:
         by_slot.setdefault(row["slot"], set()).add(row["uuid"])
@@ -179,10 +187,13 @@ def probe(isolation: str, slots: int) -> dict[str, Any]:
         "isolation": isolation,
         "slots": slots,
         "seconds": round(seconds, 1),
-        "clean_file_s": {
-            "median": round(statistics.median(clean), 2),
-            "fastest": round(min(clean), 2),
-            "slowest": round(max(clean), 2),
+        "file_s": {
+            kind: {
+                "median": round(statistics.median(times), 2),
+                "fastest": round(min(times), 2),
+                "slowest": round(max(times), 2),
+            }
+            for kind, times in seconds_of.items()
         },
         "outcomes": {file: [unit["outcome"], unit["reason"][:200]] for file, unit in units.items()},
         "devices_seen_by_children": {slot: sorted(uuids) for slot, uuids in by_slot.items()},
@@ -196,7 +207,9 @@ def probe(isolation: str, slots: int) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, help="also write the JSON here")
+    parser.add_argument("--overlay", help="folder of packages that the container lacks")
     options = parser.parse_args()
+    overlay = ["--overlay", options.overlay] if options.overlay else []
     import torch
 
     gpus = torch.cuda.device_count()
@@ -211,10 +224,13 @@ def main() -> None:
             refused("cpu-stage-b", "--no-venv"),
         ],
         "probe": [probe("fork", gpus), probe("spawn", gpus)],
-        "suite": [own_suite(slots) for slots in sorted({1, gpus})],
+        "suite": [own_suite("cuda-stage-b", slots, *overlay) for slots in sorted({1, gpus})],
+        "extra": own_suite("cuda-extra-a", gpus, *overlay),
     }
-    fork, spawn = (row.get("clean_file_s", {}).get("median", 0) for row in found["probe"])
-    found["fresh_interpreter_over_fork"] = round(spawn / fork, 1) if fork else None
+    fork, spawn = (row.get("file_s", {}) for row in found["probe"])
+    found["fresh_interpreter_over_fork"] = {
+        kind: round(spawn[kind]["median"] / fork[kind]["median"], 1) for kind in fork if spawn
+    }
     if gpus > 1 and all("seconds" in row for row in found["suite"]):
         one, many = (row["run_seconds"] for row in found["suite"])
         found["one_slot_over_all"] = round(one / many, 2)

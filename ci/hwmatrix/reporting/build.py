@@ -112,7 +112,18 @@ def _notes(ledger: Ledger) -> tuple[str, ...]:
     killed = count(end.get("killed"))
     processes = "1 left-over process" if killed == 1 else f"{killed} left-over processes"
     notes = [f"{processes} killed at the end"] if killed else []
-    return tuple(notes)
+    return (*notes, *_unforked(ledger))
+
+
+def _unforked(ledger: Ledger) -> list[str]:
+    """Return why files began in fresh interpreters that were to be forked: seconds for each."""
+    told: dict[str, set[str]] = {}
+    for unit, record in ledger.units.items():
+        for part in record.parts.values():
+            why = text((part.start or {}).get("note"))
+            if why:
+                told.setdefault(why, set()).add(unit)
+    return [f"{why} ({len(units)} file{'s' * (len(units) != 1)})" for why, units in told.items()]
 
 
 def _as_it_is(text_: str) -> str:

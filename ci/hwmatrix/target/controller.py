@@ -87,10 +87,15 @@ class Controller:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_testnodedown(self, node: Node, error: object | None) -> None:
-        """Close the accounts of a worker that died: xdist replaces it, its unit has ended."""
+        """Close the accounts of a worker that died: xdist replaces it, its unit has ended.
+
+        A unit that it was given and had not begun goes to another worker.
+        """
         if not error:
             return
-        for part in runfolder.read_accounts(self._folder).open:
+        found = runfolder.read_accounts(self._folder)
+        self._scheduler.take_back(node, found.closed | {part.unit for part in found.open})
+        for part in found.open:
             if part.worker == node.gateway.id:
                 self._journal.write(
                     "UnitEnd",

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import os
 import select
-import signal
 import socket
 import subprocess
 import sys
 import time
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hwmatrix.target.forked import PREAMBLE, READ, Forked, Template, key_of
 from hwmatrix.target.wire import Control, GoneError, Request
 
 if TYPE_CHECKING:
@@ -20,14 +19,6 @@ if TYPE_CHECKING:
 
 # Each keeps its own pages only; one per configuration, options and environment.
 _MOST_TEMPLATES = 6
-# What pytest reads its configuration from, or takes its root folder from.
-_CONFIGURES = (
-    "conftest.py",
-    *("pytest.toml", ".pytest.toml", "pytest.ini", ".pytest.ini"),
-    *("pyproject.toml", "tox.ini", "setup.cfg", "setup.py"),
-)
-_PREAMBLE = 64 * 1024  # pytest's header, which a template prints once for all its children
-_READ = 1 << 16
 
 
 class UnsafeError(Exception):
@@ -36,74 +27,6 @@ class UnsafeError(Exception):
 
 class CalledError(Exception):
     """The worker spoke, or was gone, before there was a child: nothing else can be meant."""
-
-
-def key_of(request: Request) -> tuple[object, ...]:
-    """Return what a template's configuration depends on: folders, options, environment.
-
-    Of the folders only those that have a file which configures pytest: it is looked for from the
-    test file's folder upwards, as pytest does.
-    """
-    files = {selector.partition("::")[0] for selector in request.selectors}
-    folders = tuple(sorted({_configured_in(Path(request.cwd), name) for name in files}))
-    env = tuple(sorted((n, v) for n, v in request.env.items() if n != "TMPDIR"))
-    return folders, request.options, env
-
-
-def _configured_in(root: Path, name: str) -> str:
-    """Return the nearest folder from that of the file up to `root` that has such a file."""
-    folder = (root / name).parent
-    if ".." in folder.parts or not folder.is_relative_to(root):
-        return str(folder)
-    while folder != root and not any((folder / known).exists() for known in _CONFIGURES):
-        folder = folder.parent
-    return str(folder)
-
-
-@dataclass
-class Template:
-    """One template: `output` is what it and its children print."""
-
-    pid: int
-    control: Control
-    output: int
-    preamble: bytes = b""
-    broken: bool = False
-
-    def close(self) -> None:
-        """Let it end: it reads end-of-file."""
-        self.control.close()
-        os.close(self.output)
-
-
-class Forked:
-    """A child that a template forked; the template tells its exit status."""
-
-    def __init__(self, template: Template, messages: Sequence[dict[str, Any]]) -> None:
-        self.pid = int(messages[0]["pid"])
-        self._template = template
-        self._status: int | None = None
-        self._take(messages[1:])
-
-    def _take(self, messages: Sequence[dict[str, Any]]) -> None:
-        for message in messages:
-            self._status = int(message["status"])
-
-    def status(self) -> int | None:
-        """Return None while it runs, else its exit status, or minus the signal that ended it."""
-        if self._status is None and _readable(self._template.control, 0):
-            messages = self._template.control.receive()
-            if messages is None:
-                # The template died, and the kernel killed the child with it (PR_SET_PDEATHSIG).
-                self._template.broken = True
-                self._status = -signal.SIGKILL
-            else:
-                self._take(messages)
-        return self._status
-
-    def fileno(self) -> int | None:
-        """Return the descriptor on which the template speaks, None once it has spoken."""
-        return self._template.control.fileno() if self._status is None else None
 
 
 @dataclass
@@ -229,7 +152,7 @@ class ForkServer:
             message = self._preamble(template, end)
             reason = str(message.get("reason", ""))
         except GoneError as error:
-            reason = f"the template died before it was ready ({error})"
+            reason = f"the template died before it was ready ({error}){template.last_words()}"
         if reason:
             template.close()
             self._refused[key] = reason
@@ -240,8 +163,8 @@ class ForkServer:
         while True:
             ready = _poll([template.control.fileno(), template.output], end, self.worker)
             if template.output in ready:
-                data = os.read(template.output, _READ)
-                template.preamble = (template.preamble + data)[:_PREAMBLE]
+                data = os.read(template.output, READ)
+                template.preamble = (template.preamble + data)[:PREAMBLE]
                 if data:
                     continue
             (message,) = _wait(template.control, end, self.worker)
@@ -290,9 +213,3 @@ def _forked(control: Control, end: float) -> list[dict[str, Any]]:
     if messages[0]["is"] != "forked":
         raise GoneError(str(messages[0]["reason"]))
     return messages
-
-
-def _readable(control: Control, wait_ms: int) -> bool:
-    poll = select.poll()
-    poll.register(control.fileno(), select.POLLIN)
-    return bool(poll.poll(wait_ms))

@@ -152,9 +152,15 @@ class Relay:
             part.end(conversation.ended)
 
     def _send(self, request: Request, events: int) -> Control:
+        message = {"do": "run", "request": request.to_plain()}
         try:
             control = self._server.control()
-            control.send({"do": "run", "request": request.to_plain()}, [events])
+            try:
+                control.send(message, [events])
+            except GoneError:  # it died since the last unit: this one need not suffer for it
+                self._server.close()
+                control = self._server.control()
+                control.send(message, [events])
         finally:
             os.close(events)
         return control

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from hwmatrix.placing import fitted, next_start
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Container, Mapping, Sequence
 
     from hwmatrix.placing import Need, Place
 
@@ -160,6 +160,13 @@ class ListScheduler:
         """Refuse: units are never taken back from a worker."""
         message = "units are never taken back from a worker"
         raise NotImplementedError(message)
+
+    def take_back(self, node: Node, begun: Container[str]) -> None:
+        """Put the unit of a worker that died back at the front, unless it is among `begun`."""
+        unit = self._running.get(node)
+        if unit is not None and self._units[unit] not in begun:
+            self._running[node] = None
+            self.mark_test_pending(self._units[unit])
 
     def remove_node(self, node: Node) -> str | None:
         """Forget a worker; return the unit that it was running."""

@@ -19,12 +19,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hwmatrix import process
-from hwmatrix.target.forkserver import CalledError, ForkServer, Template, UnsafeError
+from hwmatrix.target.forkserver import CalledError, ForkServer, UnsafeError
 from hwmatrix.target.handle import Spawned
 from hwmatrix.target.watch import Ended, Watch
 from hwmatrix.target.wire import Control, GoneError, Request
 
 if TYPE_CHECKING:
+    from hwmatrix.target.forked import Template
     from hwmatrix.target.handle import Child
 
 

@@ -20,7 +20,8 @@ def server_env(spec: RunSpec, slot: Slot, env: Mapping[str, str]) -> dict[str, s
     """Return the environment of the slot's server, from the worker's own `env`.
 
     Facts come first, then what the table and the slot set; the rival variables of other vendors
-    are removed last, so that nothing brings them back.
+    are removed last, so that nothing brings them back. What the table sets for every unit of the
+    run alike is there from the start: packages read such switches while they are preloaded.
     """
     facts = {
         "HWMATRIX_BACKEND": spec.plan.backend.value,
@@ -30,8 +31,14 @@ def server_env(spec: RunSpec, slot: Slot, env: Mapping[str, str]) -> dict[str, s
         # Python that a test starts anew then answers SIGABRT with its stacks.
         "PYTHONFAULTHANDLER": "1",
     }
-    whole = {**runfolder.inner_env(env), **facts, **spec.env, **slot.env}
+    whole = {**runfolder.inner_env(env), **facts, **spec.env, **slot.env, **_common(spec)}
     return {name: value for name, value in whole.items() if name not in slot.unset}
+
+
+def _common(spec: RunSpec) -> dict[str, str]:
+    """Return the variables that all units of this shard set to the same value."""
+    first, *rest = [unit.env for unit in spec.plan.mine] or [{}]
+    return {n: value for n, value in first.items() if all(env.get(n) == value for env in rest)}
 
 
 def slot_facts(slot: Slot) -> dict[str, str]:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import atexit
 import gc
 import importlib
+import importlib.util
 import os
 import socket
 import sys
@@ -24,6 +25,7 @@ import threading
 import time
 import warnings
 import weakref
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
 
 # Device nodes of every vendor: an open one means that a runtime is up, and it would not survive a
 # fork. NVIDIA, AMD (kfd and render nodes), Intel (render nodes), Ascend, Moore Threads.
+_ASK_NVML = "PYTORCH_NVML_BASED_CUDA_CHECK"
 _DEVICE_NODES = ("/dev/nvidia", "/dev/kfd", "/dev/dri/", "/dev/accel/", "/dev/davinci", "/dev/mt")
 
 
@@ -55,16 +58,55 @@ def main(argv: list[str]) -> int:
     os.set_inheritable(control.fileno(), False)
     started = time.monotonic()
     reason = preload(modules) or unsafe()
+    quiet = about_plugins()
     seconds = round(time.monotonic() - started, 3)
     control.send({"is": "preloaded", "reason": reason, "seconds": seconds})
     while (messages := control.receive()) is not None:
         for message in messages:
-            _fork_template(control, Request.from_plain(message["request"]))
+            _fork_template(control, Request.from_plain(message["request"]), quiet)
     return 0
 
 
+def about_plugins() -> list[str]:
+    """Return the options that keep pytest silent about plugins' packages imported already.
+
+    It warns that it can rewrite their asserts no more, and where warnings are errors it ends there.
+    By itself it would have imported them, and would not warn.
+    """
+    names: set[str] = set()
+    for distribution in metadata.distributions():
+        if any(entry.group == "pytest11" for entry in distribution.entry_points):
+            names |= {file.parts[0].removesuffix(".py") for file in distribution.files or ()}
+    message = "Module already imported so cannot be rewritten; {}"
+    return [
+        f"-Wignore:{message.format(name)}:pytest.PytestAssertRewriteWarning"
+        for name in sorted(names & sys.modules.keys())
+    ]
+
+
 def preload(modules: Sequence[str]) -> str:
-    """Import `modules`; return "" or why that failed."""
+    """Import `modules`; return "" or why that failed.
+
+    One of a package that is not installed here (a container without it) is passed over: files that
+    need it say so themselves. NVML answers torch's question whether there is a GPU meanwhile, since
+    CUDA's own answer leaves a runtime behind that does not survive a fork.
+    """
+    before = os.environ.get(_ASK_NVML)
+    os.environ[_ASK_NVML] = "1"
+    try:
+        return _import([name for name in modules if _installed(name)])
+    finally:
+        os.environ.pop(_ASK_NVML)
+        if before is not None:
+            os.environ[_ASK_NVML] = before
+
+
+def _installed(module: str) -> bool:
+    """Return whether the package is there at all; importing it tells the rest."""
+    return importlib.util.find_spec(module.partition(".")[0]) is not None
+
+
+def _import(modules: Sequence[str]) -> str:
     for name in modules:
         try:
             importlib.import_module(name)
@@ -100,13 +142,14 @@ def _open_files() -> list[str]:
     return names
 
 
-def _fork_template(control: Control, request: Request) -> None:
+def _fork_template(control: Control, request: Request, quiet: list[str]) -> None:
     theirs, output = control.take_descriptor(), control.take_descriptor()
     me = os.getpid()
     pid = fork()
     if pid == 0:
         control.close()
-        Template(Control(socket.socket(fileno=theirs)), request, parent=me).run(output)
+        ours = Control(socket.socket(fileno=theirs))
+        Template(ours, request, parent=me).run(output, quiet)
     os.close(theirs)
     os.close(output)
     control.send({"is": "forked", "pid": pid})
@@ -134,7 +177,7 @@ class Template:
         self._in_child = False
         self._lessons = Lessons(Path(request.lessons))
 
-    def run(self, output: int) -> NoReturn:
+    def run(self, output: int, quiet: list[str]) -> NoReturn:
         """Configure pytest as for the request, and serve; in the children, run and leave."""
         process.die_with_parent(self._parent)
         os.setsid()
@@ -145,7 +188,7 @@ class Template:
         os.environ.update(env)
         sys.argv[:] = ["pytest", *self._request.args]
         plugins = [self._reporter, self._timeouts, Faults(), self]
-        status = int(pytest.main(self._request.args, plugins=plugins))
+        status = int(pytest.main([*self._request.args, *quiet], plugins=plugins))
         if self._in_child:
             self._reporter.put("end", status=status)
             self._lessons.tell()

@@ -166,6 +166,22 @@ def test_slot_server_killed(engine: Engine) -> None:
     assert result.tests("test_quick.py") == {"test_quick": "passed"}
 
 
+def test_slot_server_killed_between_two_units(engine: Engine) -> None:
+    """Nothing runs there: the next unit gets another server and never notices."""
+    units = engine.write(one="import time\ndef test_one():\n    time.sleep(1)\n", quick=QUICK)
+    guard = engine.start(engine.spec(*units))
+    engine.wait_for("TestStart")
+    controller = engine.pid_of("-m pytest", "hwmatrix.target.plugin")
+    os.kill(controller, signal.SIGSTOP)  # it hands out nothing meanwhile
+    engine.wait_for("UnitEnd")
+    engine.kill("hwmatrix.target server")
+    os.kill(controller, signal.SIGCONT)
+    result = engine.finish(guard)
+    assert [result.end(unit)["cause"] for unit in units] == ["finished", "finished"]
+    assert result.tests("test_quick.py") == {"test_quick": "passed"}
+    assert result.ending["reason"] == ""
+
+
 def test_first_failure_stops_the_rest(engine: Engine) -> None:
     units = engine.write(
         fails="""

@@ -30,7 +30,7 @@ register_cpu_ci(110, suite="stage-b-test-cpu")
 register_cuda_ci(90, suite="stage-b-test-1-gpu-small")
 
 # What `transformers serve` needs.
-container_may_lack("fastapi", "uvicorn", "openai", "pydantic", "rich")
+container_may_lack("fastapi", "uvicorn", "openai", "pydantic", "requests", "rich")
 
 NEW, LIMIT_S = 16, 150
 SPECIAL = ("<pad>", "<end>", "<unk>", "<user>", "<assistant>", "<system>", "<6>", "<7>")
@@ -79,7 +79,10 @@ def command(folder: Path) -> list[str]:
 @pytest.fixture(scope="module")
 def running(folder, tmp_path_factory):
     log = tmp_path_factory.mktemp("server") / "server.log"
-    started = start_server(command(folder), log=log, limit_s=LIMIT_S, env={"HF_HUB_OFFLINE": "1"})
+    # The list of models is read from the hub's cache, which a new machine does not have.
+    cache = tmp_path_factory.mktemp("hub")
+    env = {"HF_HUB_OFFLINE": "1", "HF_HUB_CACHE": str(cache)}
+    started = start_server(command(folder), log=log, limit_s=LIMIT_S, env=env)
     yield started, started.ready_s
     tree = [started.child.pid, *(p.pid for p in process.descendants(started.child.pid))]
     started.stop()

@@ -139,7 +139,7 @@ class FakePart:
     def write(self, kind: str, **keys: object) -> None:
         self.run.write(f"worker-{self.slot}", kind, **self.keys, **keys)
 
-    def start(self) -> None:
+    def start(self, note: str = "") -> None:
         name = self.unit.files[0].rpartition("/")[2]
         attempt, part = self.keys["attempt"], self.keys["part"]
         self.began = self.run.now
@@ -149,6 +149,7 @@ class FakePart:
             worker=f"gw{self.slot}",
             pid=100 + self.slot,
             isolation="spawn",
+            note=note,
             devices=[f"rank{self.slot}"],
             log=f"logs/{name}.{attempt}.{part}.log",
         )

@@ -229,6 +229,22 @@ def test_processes_killed_at_the_end_are_noted(make: Maker) -> None:
     assert "note: 2 left-over processes killed at the end" in render(report)
 
 
+def test_files_that_could_not_be_forked_are_noted_once_with_their_number(make: Maker) -> None:
+    units = [make.unit(name) for name in "abc"]
+    run = make.run(*units)
+    run.start()
+    for unit, note in zip(units, ("why", "why", ""), strict=True):
+        part = run.part(unit)
+        part.start(note=note)
+        part.collected("test_a")
+        part.test("test_a")
+        part.end()
+    run.end()
+    report = build(run.folder)
+    assert report.verdict.green
+    assert report.notes == ("why (2 files)",)
+
+
 def test_folder_without_a_plan(tmp_path: Path) -> None:
     with pytest.raises(RunFolderError, match=r"plan\.json: not found; .* is no folder of a run"):
         build(tmp_path)

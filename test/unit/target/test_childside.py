@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from hwmatrix.target import template, timeouts
 from hwmatrix.target.child import lift
-from hwmatrix.target.forkserver import key_of
+from hwmatrix.target.forked import key_of
 from hwmatrix.target.lessons import Lessons, _allowed
 from hwmatrix.target.reporter import Channel, Reporter, _cut
 from hwmatrix.target.wire import Frames, Request
@@ -99,9 +99,9 @@ def test_exception_is_followed_through_causes_contexts_and_groups() -> None:
 
 
 def test_preload_says_what_failed() -> None:
-    assert template.preload(["json", "wave"]) == ""
-    assert template.preload(["json", "no_such_module.at_all"]).startswith(
-        "import no_such_module.at_all failed: ModuleNotFoundError"
+    assert template.preload(["json", "no_such_package.at_all", "wave"]) == ""
+    assert template.preload(["json", "json.no_such_module"]).startswith(
+        "import json.no_such_module failed: ModuleNotFoundError"
     )
 
 

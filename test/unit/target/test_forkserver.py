@@ -155,3 +155,28 @@ def test_no_answer_in_time() -> None:
     with pytest.raises(GoneError, match="end of file"):
         forkserver._wait(Control(one), time.monotonic() + 5)
     one.close()
+
+
+def test_plugin_that_is_preloaded_is_no_reason_for_a_warning(bench: Bench) -> None:
+    """pytest warns of plugins that were imported before it, here as an error."""
+    (bench.folder / "pytest.ini").write_text("[pytest]\nfilterwarnings = error\n")
+    server = ForkServer(("xdist",), str(bench.folder))
+    server.start()
+    assert bench.status(server, bench.request("one")) == 0
+    (bench.folder / "one" / "test_one.py").write_text(
+        "import warnings\n\ndef test_warns():\n    warnings.warn('mine')\n"
+    )
+    assert bench.status(server, bench.request("one")) == 1
+    server.close()
+    assert server._popen is not None
+    server._popen.wait()
+
+
+def test_template_that_fails_says_the_error_that_it_printed(
+    bench: Bench, server: ForkServer
+) -> None:
+    (bench.folder / "one" / "conftest.py").write_text(
+        "def pytest_cmdline_main():\n    raise ValueError('bad luck')\n"
+    )
+    with pytest.raises(UnsafeError, match=r'end of file\): it said "ValueError: bad luck"'):
+        server.fork(bench.request("one"), bench.write)

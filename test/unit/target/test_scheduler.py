@@ -252,3 +252,29 @@ def test_a_wide_unit_without_a_usable_slot_does_not_keep_the_run_waiting() -> No
     scheduler.mark_test_complete(workers[0], 1)
     assert scheduler.tests_finished
     assert scheduler.waiting == 1
+
+
+def test_a_unit_that_a_dead_worker_had_not_begun_goes_to_another() -> None:
+    scheduler, workers, _ = started(2)
+    dead, other = workers
+    assert [worker.sent for worker in workers] == [[[0, 4]], [[1, 4]]]
+    scheduler.take_back(dead, {"b"})
+    assert scheduler.remove_node(dead) is None
+    scheduler.mark_test_complete(other, 1)
+    assert other.sent[-1] == [0, 4]
+
+
+def test_a_unit_that_a_dead_worker_had_begun_is_not_run_again() -> None:
+    scheduler, (dead, _), _ = started(2)
+    scheduler.take_back(dead, {"a", "b"})
+    assert scheduler.remove_node(dead) == "a"
+    assert scheduler.waiting == 2
+
+
+def test_a_dead_worker_without_a_unit_gives_none_back() -> None:
+    scheduler, (dead, _), stop = started(2)
+    stop.asked = True
+    scheduler.mark_test_complete(dead, 0)
+    scheduler.take_back(dead, set())
+    assert scheduler.remove_node(dead) is None
+    assert scheduler.waiting == 2

@@ -90,3 +90,14 @@ def test_unit_gets_a_folder_of_its_own_and_keeps_the_kernels_cache() -> None:
     assert env["TORCHINDUCTOR_CACHE_DIR"].startswith("/scratch/torchinductor_")
     given = unit_env(UNIT, "/tmp/unit", {"TORCHINDUCTOR_CACHE_DIR": "/cache"})
     assert "TORCHINDUCTOR_CACHE_DIR" not in given
+
+
+def test_what_all_units_set_alike_is_there_before_they_start() -> None:
+    other = replace(UNIT, id="b.py", env={"OF_UNIT": "2", "SHARED": "units", "ALL": "1"})
+    one = replace(UNIT, env={"OF_UNIT": "1", "SHARED": "units", "ALL": "1"})
+    spec = replace(SPEC, plan=replace(PLAN, units=(one, other)))
+    env = server_env(spec, SLOT, {})
+    assert (env["SHARED"], env["ALL"]) == ("units", "1")
+    assert "OF_UNIT" not in env
+    nothing = replace(SPEC, plan=replace(PLAN, units=()))
+    assert server_env(nothing, SLOT, {})["SHARED"] == "slot"
