@@ -1,14 +1,16 @@
 """Runs on a machine with NVIDIA GPUs, without network: what only hardware can show.
 
-    PYTHONPATH=ci:. python3 -m bench.hardware.run [--out FILE] [--overlay DIR]
+    PYTHONPATH=ci:. python3 -m bench.hardware.run [--out FILE] [--overlay DIR] [--parts ...]
 
-1. `cuda-stage-b --no-venv` of this repository on one slot, then on one per GPU: verdict,
-   seconds, ratio, and the devices of each worker, which must be disjoint; then `cuda-extra-a`.
-2. What must be refused: `amd-stage-b`, and a variant of another CUDA toolkit.
-3. A probe project whose files import torch and transformers, touch the GPU and record what they
-   saw: forked children against fresh interpreters (seconds per file, and their ratio); memory free
-   at each start; a file that runs out of memory and one that trips a device-side assert, each
-   with a clean file after it on the same slot.
+1. `suite`, `extra`: `cuda-stage-b --no-venv` of this repository on one slot, then on one per GPU:
+   verdict, seconds, ratio, and the devices of each worker, which must be disjoint; then
+   `cuda-extra-a`.
+2. `refused`: what must be: `amd-stage-b`, and a variant of another CUDA toolkit.
+3. `fork`, `spawn`: a probe project whose files import torch and transformers, touch the GPU and
+   record what they saw: forked children against fresh interpreters (seconds per file, and their
+   ratio); memory free at each start; a file that runs out of memory and one that trips a
+   device-side assert, each with a clean file after it on the same slot.
+4. `together`: two sessions of one slot each, started at once: on two GPUs each has its own.
 
 Prints one JSON object; every figure comes from this run.
 """
@@ -22,6 +24,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -204,40 +207,81 @@ def probe(isolation: str, slots: int) -> dict[str, Any]:
     }
 
 
+PARTS = ("suite", "extra", "refused", "fork", "spawn", "together")
+
+
+def together(seconds: float) -> dict[str, Any]:
+    """Return what two sessions saw that were started at once on this host: never one device."""
+    gate = threading.Barrier(2)
+    rows: list[dict[str, Any]] = []
+
+    def one() -> None:
+        gate.wait(seconds)
+        began = time.time()
+        row = own_suite("cuda-stage-b", 1, "test/registered/memory", "test/registered/runtime")
+        rows.append({**row, "began": began, "ended": time.time()})
+
+    threads = [threading.Thread(target=one) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return {"sessions": rows}
+
+
+def measured(part: str, gpus: int, overlay: list[str]) -> object:
+    """Return what one part came to."""
+    if part == "suite":
+        return [own_suite("cuda-stage-b", slots, *overlay) for slots in sorted({1, gpus})]
+    if part == "extra":
+        return own_suite("cuda-extra-a", gpus, *overlay)
+    if part == "refused":
+        return [
+            refused("amd-stage-b"),
+            refused("cuda-stage-b-cuda-12.6", "--no-venv"),
+            refused("cpu-stage-b", "--no-venv"),
+        ]
+    if part == "together":
+        return together(30)
+    return probe(part, gpus)
+
+
+def ratios(found: dict[str, Any]) -> dict[str, Any]:
+    """Return the ratios of what was measured."""
+    made: dict[str, Any] = {}
+    fork, spawn = (found.get(part, {}).get("file_s", {}) for part in ("fork", "spawn"))
+    if fork and spawn:
+        made["fresh_interpreter_over_fork"] = {
+            kind: round(spawn[kind]["median"] / fork[kind]["median"], 1) for kind in fork
+        }
+    runs = [row["run_seconds"] for row in found.get("suite", ()) if "run_seconds" in row]
+    if len(runs) > 1:
+        made["one_slot_over_all"] = round(runs[0] / runs[-1], 2)
+    return made
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, help="also write the JSON here")
+    parser.add_argument("--out", type=Path, help="also write the JSON here, after each part")
     parser.add_argument("--overlay", help="folder of packages that the container lacks")
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="in this order")
     options = parser.parse_args()
     overlay = ["--overlay", options.overlay] if options.overlay else []
     import torch
 
-    gpus = torch.cuda.device_count()
     found: dict[str, Any] = {
         "gpu": torch.cuda.get_device_name(0),
-        "gpus": gpus,
+        "gpus": torch.cuda.device_count(),
         "cores": os.cpu_count(),
         "torch": torch.__version__,
-        "refused": [
-            refused("amd-stage-b"),
-            refused("cuda-stage-b-cuda-12.6", "--no-venv"),
-            refused("cpu-stage-b", "--no-venv"),
-        ],
-        "probe": [probe("fork", gpus), probe("spawn", gpus)],
-        "suite": [own_suite("cuda-stage-b", slots, *overlay) for slots in sorted({1, gpus})],
-        "extra": own_suite("cuda-extra-a", gpus, *overlay),
     }
-    fork, spawn = (row.get("file_s", {}) for row in found["probe"])
-    found["fresh_interpreter_over_fork"] = {
-        kind: round(spawn[kind]["median"] / fork[kind]["median"], 1) for kind in fork if spawn
-    }
-    if gpus > 1 and all("seconds" in row for row in found["suite"]):
-        one, many = (row["run_seconds"] for row in found["suite"])
-        found["one_slot_over_all"] = round(one / many, 2)
-    text = json.dumps(found, indent=2)
+    text = ""
+    for part in options.parts:
+        found[part] = measured(part, found["gpus"], overlay)
+        text = json.dumps({**found, **ratios(found)}, indent=2)
+        if options.out:  # what was measured stays, whatever ends the next part
+            options.out.write_text(text + "\n")
     print(text)
-    if options.out:
-        options.out.write_text(text + "\n")
 
 
 if __name__ == "__main__":

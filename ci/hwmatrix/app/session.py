@@ -19,7 +19,16 @@ if TYPE_CHECKING:
 
     from hwmatrix.app.place import Place
     from hwmatrix.app.request import SessionRequest
-    from hwmatrix.model import Environment, Matrix, Plan, RunnerConfig, SessionName, Slot, Variant
+    from hwmatrix.model import (
+        Environment,
+        Matrix,
+        Plan,
+        Probe,
+        RunnerConfig,
+        SessionName,
+        Slot,
+        Variant,
+    )
 
 LEASE_WAIT = "HWMATRIX_LEASE_WAIT_S"
 # Another session's suite takes up to its job's limit, an hour or so; half of that is a guess at
@@ -102,23 +111,34 @@ def run(
     backends.check(probe, configs, plan.backend, session=plan.session, toolkit=variant.toolkit)
     for config in configs:
         probe = backends.fitting(probe, config)
-    slots = backends.make_slots(
+    slots = _slots(probe, plan, request, place)
+    environment = _environment(request, variant, slots[0], place)
+    withheld = assets.provide(needs, environment, place, fetch=not request.no_fetch)
+    environment = replace(environment, env=assets.offline_env(needs, environment, place))
+    setup_s = time.monotonic() - began
+    keys = [device.key for device in probe.devices]
+    wanted = len({device.key for slot in slots for device in slot.devices})
+    with supervise.leased(keys, _lease_terms(plan, place), wanted=wanted) as lease:
+        if plan.backend is not Backend.CPU:  # a rank is no one's
+            held = tuple(device for device in probe.devices if device.key in lease.keys)
+            slots = _slots(replace(probe, devices=held), plan, request, place)
+        slots = lease.ports(slots)
+        spec = _spec(request, prepared, environment, slots, place, setup_s=setup_s)
+        spec = earlier.goes_on_as(spec) if earlier is not None else spec
+        spec = replace(spec, done=(*spec.done, *withheld))
+        screen.show_start(spec, environment, probe, place)
+        return _execute(spec, request, place, announce, withheld)
+
+
+def _slots(probe: Probe, plan: Plan, request: SessionRequest, place: Place) -> tuple[Slot, ...]:
+    """Make the slots that the plan's units need of the devices that there are."""
+    return backends.make_slots(
         probe,
         widths={unit.devices for unit in plan.mine},
         count=request.slots,
         env=place.env,
         cores=backends.usable_cores(),
     )
-    environment = _environment(request, variant, slots[0], place)
-    withheld = assets.provide(needs, environment, place, fetch=not request.no_fetch)
-    environment = replace(environment, env=assets.offline_env(needs, environment, place))
-    setup_s = time.monotonic() - began
-    with supervise.leased(slots, _lease_terms(plan, place)) as held:
-        spec = _spec(request, prepared, environment, held, place, setup_s=setup_s)
-        spec = earlier.goes_on_as(spec) if earlier is not None else spec
-        spec = replace(spec, done=(*spec.done, *withheld))
-        screen.show_start(spec, environment, probe, place)
-        return _execute(spec, request, place, announce, withheld)
 
 
 def _lease_terms(plan: Plan, place: Place) -> supervise.Terms:

@@ -64,30 +64,61 @@ def folder_of(env: Mapping[str, str]) -> Path:
 
 
 @contextlib.contextmanager
-def leased(slots: Sequence[Slot], terms: Terms) -> Iterator[tuple[Slot, ...]]:
-    """Hold the devices and a range of ports of each slot; yield the slots with their ports set.
+def leased(keys: Sequence[str], terms: Terms, *, wanted: int | None = None) -> Iterator[Lease]:
+    """Hold the host and `wanted` of the devices called `keys`, all by default; yield the lease.
 
-    Waits while another session holds a device, and says so. All locks are taken in the order of
-    their names, so two sessions never wait for each other.
+    Where fewer than all are wanted, those that are free come first, in the order of `keys`. Waits
+    while another session holds what is needed, and says so. What is waited for is taken in the
+    order of names and nothing out of order is held meanwhile, so two sessions never wait for each
+    other.
 
     Raises:
         LeaseError: a device stayed held for longer than `terms.wait_s`, or no port range is left,
             or the folder cannot be written.
     """
     _make_folder(terms.folder)
-    keys = sorted({d.key for slot in slots for d in slot.devices}) if terms.devices else []
-    with contextlib.ExitStack() as held:
+    with contextlib.ExitStack() as locks:
         # The host first, shared unless it is wanted whole: who waits for it holds nothing else.
         how = fcntl.LOCK_EX if terms.exclusive else fcntl.LOCK_SH
-        held.enter_context(_waited("host", "the host", terms, how))
-        for key in keys:
-            held.enter_context(_waited(f"device-{_file_name(key)}", f"device {key}", terms))
+        locks.enter_context(_waited("host", "the host", terms, how))
+        chosen = list(keys)
+        if terms.devices:
+            chosen = _free(locks, keys, len(keys) if wanted is None else wanted, terms)
+        yield Lease(keys=frozenset(chosen), terms=terms, locks=locks)
+
+
+def _free(locks: contextlib.ExitStack, keys: Sequence[str], wanted: int, terms: Terms) -> list[str]:
+    """Return `wanted` keys that are locked now: free ones if there are enough, else the first."""
+    with contextlib.ExitStack() as tried:
+        found: list[str] = []
+        for key in keys if wanted < len(keys) else ():
+            descriptor = _try_lock(_path_of(key, terms), terms.session)
+            if descriptor is not None:
+                tried.callback(os.close, descriptor)
+                found.append(key)
+            if len(found) == wanted:
+                locks.callback(tried.pop_all().close)
+                return found
+    for key in sorted(keys[:wanted]):
+        locks.enter_context(_waited(f"device-{_file_name(key)}", f"device {key}", terms))
+    return list(keys[:wanted])
+
+
+@dataclass(frozen=True)
+class Lease:
+    """Devices that are held; `ports` adds a range of ports to each slot made of them."""
+
+    keys: frozenset[str]
+    terms: Terms
+    locks: contextlib.ExitStack
+
+    def ports(self, slots: Sequence[Slot]) -> tuple[Slot, ...]:
+        """Return the slots with the first port of their own range, and how many it has."""
         made = []
         for slot in slots:
-            first = held.enter_context(_port_range(terms))
-            env = {PORT: str(first), PORTS: str(_PORTS_EACH), **slot.env}
-            made.append(replace(slot, env=env))
-        yield tuple(made)
+            first = self.locks.enter_context(_port_range(self.terms))
+            made.append(replace(slot, env={PORT: str(first), PORTS: str(_PORTS_EACH), **slot.env}))
+        return tuple(made)
 
 
 def _make_folder(folder: Path) -> None:
@@ -178,6 +209,10 @@ def _holder(path: Path) -> str:
         return f"{told['session']} (pid {told['pid']}, since {since})"
     except (OSError, ValueError, KeyError, TypeError):
         return "another session"
+
+
+def _path_of(key: str, terms: Terms) -> Path:
+    return terms.folder / f"device-{_file_name(key)}.lock"
 
 
 def _file_name(key: str) -> str:

@@ -36,6 +36,8 @@ HOST = Path(os.environ["HOST"])
 def test_device(request):
     began = time.time()
     while not any("waiting for device" in path.read_text() for path in HOST.glob("*.err")):
+        if os.environ.get("ALONE"):
+            break
         assert time.time() < began + 60
         time.sleep(0.05)
     time.sleep(0.2)
@@ -102,7 +104,7 @@ class Host:
         for number in range(4):
             project.file(f"test_{number}.py", USES_DEVICE, register="register_amd_ci")
 
-    def start(self, name: str, **env: str) -> subprocess.Popen[bytes]:
+    def start(self, name: str, *words: str, **env: str) -> subprocess.Popen[bytes]:
         """Start a session that calls itself `name`; its messages go to `NAME.err`."""
         ours = self._project.env()
         path = ours["PYTHONPATH"].split(os.pathsep)
@@ -112,7 +114,7 @@ class Host:
         )
         with err, out:
             process = subprocess.Popen(
-                [sys.executable, "-m", *SESSION],
+                [sys.executable, "-m", *SESSION, *words],
                 cwd=self._project.root,
                 env={
                     **ours,
@@ -193,3 +195,12 @@ def test_sessions_with_a_device_each_wait_for_nobody_but_the_third(host: Host) -
     for one, other in (("left", "right"), ("right", "left")):
         assert f"(pid {started[other].pid}," not in host.said(one)
     assert any("waiting for device" in host.said(name) for name in started)
+
+
+def test_sessions_of_one_slot_each_take_different_devices_at_once(host: Host) -> None:
+    started = {name: host.start(name, "--slots", "1", ALONE="1") for name in ("one", "two")}
+    for name, process in started.items():
+        host.check_green(name, process.wait(LIMIT_S))
+        assert "waiting for device" not in host.said(name)
+    devices = {name: {u.device for u in host.uses() if u.session == name} for name in started}
+    assert sorted(map(sorted, devices.values())) == [["0"], ["1"]]
