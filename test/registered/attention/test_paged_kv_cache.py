@@ -27,7 +27,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from hwmatrix import register_amd_ci, register_cpu_ci, register_cuda_ci, register_xpu_ci
 
-register_cpu_ci(14, suite="stage-b-test-cpu")
+register_cpu_ci(10, suite="stage-b-test-cpu")
 register_cuda_ci(18, suite="stage-b-test-1-gpu-small")
 # amd and xpu: copied from cuda, never measured there.
 register_amd_ci(18, suite="stage-b-test-1-gpu-small-amd")

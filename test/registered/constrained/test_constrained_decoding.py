@@ -26,7 +26,7 @@ import xgrammar as xgr  # noqa: E402 - not every container has it
 from xgrammar.contrib.hf import LogitsProcessor  # noqa: E402 - as above
 
 register_cpu_ci(
-    70,
+    20,
     suite="stage-b-test-cpu",
 )
 register_cuda_ci(

@@ -28,7 +28,7 @@ from hwmatrix import (
 from hwmatrix.kit import record_measurement
 
 register_cpu_ci(
-    60,
+    15,
     suite="stage-b-test-cpu",
 )
 register_cuda_ci(

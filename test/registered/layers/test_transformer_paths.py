@@ -24,7 +24,7 @@ from torch import nn
 
 from hwmatrix import register_amd_ci, register_cpu_ci, register_cuda_ci, register_xpu_ci
 
-register_cpu_ci(12, suite="stage-b-test-cpu")
+register_cpu_ci(8, suite="stage-b-test-cpu")
 register_cuda_ci(12, suite="stage-b-test-1-gpu-small")
 # amd and xpu: copied from cuda, never measured there.
 register_amd_ci(12, suite="stage-b-test-1-gpu-small-amd")

@@ -22,7 +22,7 @@ from hwmatrix import register_amd_ci, register_cpu_ci, register_cuda_ci, registe
 from hwmatrix.kit import assert_logprob_kl, logprob_kl
 
 register_cpu_ci(
-    60,
+    15,
     suite="stage-b-test-cpu",
 )
 register_cuda_ci(

@@ -21,7 +21,7 @@ from hwmatrix import register_amd_ci, register_cpu_ci, register_cuda_ci, registe
 from hwmatrix.kit import accuracy_gate, record_measurement
 
 register_cpu_ci(
-    60,
+    40,
     suite="stage-b-test-cpu",
 )
 # cuda: copied from an earlier measurement on a CPU, not measured there.

@@ -25,7 +25,7 @@ from hwmatrix import (
     skip_on,
 )
 
-register_cpu_ci(12, suite="stage-b-test-cpu")
+register_cpu_ci(8, suite="stage-b-test-cpu")
 register_cuda_ci(10, suite="stage-b-test-1-gpu-small")
 # amd and xpu: copied from cuda, never measured there.
 register_amd_ci(10, suite="stage-b-test-1-gpu-small-amd")

@@ -21,7 +21,7 @@ from transformers import ContinuousBatchingManager
 from hwmatrix import register_amd_ci, register_cpu_ci, register_cuda_ci, register_xpu_ci
 
 register_cpu_ci(
-    45,
+    15,
     suite="stage-b-test-cpu",
 )
 register_cuda_ci(

@@ -26,7 +26,7 @@ from tiny_models import VOCABULARY, llama
 from hwmatrix import process, register_cpu_ci, register_cuda_ci
 from hwmatrix.kit import record_measurement, start_server
 
-register_cpu_ci(110, suite="stage-b-test-cpu")
+register_cpu_ci(45, suite="stage-b-test-cpu")
 register_cuda_ci(90, suite="stage-b-test-1-gpu-small")
 
 # What `transformers serve` needs.

@@ -22,7 +22,7 @@ from tiny_models import qwen3
 from hwmatrix import register_amd_ci, register_cpu_ci, register_cuda_ci
 
 register_cpu_ci(
-    45,
+    15,
     suite="stage-b-test-cpu",
 )
 register_cuda_ci(

@@ -17,7 +17,7 @@ from hwmatrix import register_amd_ci, register_cpu_ci, register_cuda_ci, registe
 from hwmatrix.kit import record_measurement
 
 register_cpu_ci(
-    60,
+    15,
     suite="stage-b-test-cpu",
 )
 register_cuda_ci(
