@@ -19,7 +19,7 @@ from platform_facts import PLATFORM, rendezvous_port
 
 from hwmatrix import register_amd_ci, register_cpu_ci, register_cuda_ci, requires
 
-register_cpu_ci(25, suite="stage-c-test-cpu-4-rank")
+register_cpu_ci(20, suite="stage-c-test-cpu-4-rank")
 # cuda: not measured yet on four GPUs; copied from cpu. amd: copied from cuda.
 register_cuda_ci(25, suite="stage-c-test-4-gpu")
 register_amd_ci(25, suite="stage-c-test-4-gpu-amd")

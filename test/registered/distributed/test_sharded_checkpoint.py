@@ -26,7 +26,7 @@ from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tenso
 
 from hwmatrix import register_amd_ci, register_cpu_ci, register_cuda_ci, requires
 
-register_cpu_ci(45, suite="stage-c-test-cpu-4-rank")
+register_cpu_ci(30, suite="stage-c-test-cpu-4-rank")
 # cuda: not measured yet on four GPUs; copied from cpu. amd: copied from cuda.
 register_cuda_ci(45, suite="stage-c-test-4-gpu")
 register_amd_ci(45, suite="stage-c-test-4-gpu-amd")

@@ -30,7 +30,7 @@ from torch.nn.functional import cross_entropy, scaled_dot_product_attention, sil
 
 from hwmatrix import register_amd_ci, register_cpu_ci, register_cuda_ci, requires
 
-register_cpu_ci(40, suite="stage-c-test-cpu-4-rank")
+register_cpu_ci(30, suite="stage-c-test-cpu-4-rank")
 # cuda: not measured yet on four GPUs; copied from cpu. amd: copied from cuda.
 register_cuda_ci(40, suite="stage-c-test-4-gpu")
 register_amd_ci(40, suite="stage-c-test-4-gpu-amd")

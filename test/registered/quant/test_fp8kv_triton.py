@@ -33,7 +33,7 @@ from hwmatrix import register_amd_ci, register_cpu_ci, register_cuda_ci
 from hwmatrix.kit import record_measurement
 
 register_cpu_ci(
-    20,
+    40,
     suite="stage-b-test-cpu",
 )
 register_cuda_ci(
