@@ -56,7 +56,8 @@ def _suite(plan: Plan, suite: str, screen: Screen) -> list[str]:
     devices = sorted({unit.devices for unit in units})
     each = " or ".join(plural(many, "device") for many in devices)
     est = duration(sum(unit.est_s for unit in units))
-    heading = f"{suite}: {plural(len(units), 'unit')} of {each}, {est} estimated"
+    alone = ", each alone on the host" if any(unit.exclusive for unit in units) else ""
+    heading = f"{suite}: {plural(len(units), 'unit')} of {each}{alone}, {est} estimated"
     lines = ["", *(screen.paint(line, "bold") for line in screen.wrap(heading, ""))]
     sharded = plan.shards > 1
     head = ["file", "estimate", "budget", "test limit", *(["shard"] if sharded else [])]

@@ -99,7 +99,7 @@ def _read(path: Path) -> dict[str, bool]:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}  # as pytest does
-    return {str(key): bool(value) for key, value in dict(found).items()}
+    return {str(k): bool(v) for k, v in found.items()} if isinstance(found, dict) else {}
 
 
 def _write(cache: Path, known: Mapping[str, bool]) -> None:

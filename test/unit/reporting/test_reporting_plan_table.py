@@ -34,6 +34,11 @@ def sharded(make: Maker) -> Plan:
     return make.run(*units, plan=plan).spec.plan
 
 
+def test_a_suite_that_has_the_host_for_itself_says_so(make: Maker) -> None:
+    plan = make.run(make.unit("speed", exclusive=True), plan={}).spec.plan
+    assert ": 1 unit of 1 device, each alone on the host, " in plan_table(plan, 100)
+
+
 @pytest.mark.parametrize("width", [60, 100])
 def test_plan_table(make: Maker, golden: Callable[[str, str], None], width: int) -> None:
     golden(f"plan-{width}.txt", plan_table(sharded(make), width))

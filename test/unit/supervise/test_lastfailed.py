@@ -95,3 +95,11 @@ def test_a_cache_is_made_only_when_there_is_something_to_say(tmp_path: Path) -> 
     (cache / lastfailed.NAME).write_text("not JSON")
     lastfailed.update(tmp_path, FILES)
     assert (cache / lastfailed.NAME).read_text() == "not JSON"
+
+
+@pytest.mark.parametrize("text", ["[1, 2]", "nothing", ""])
+def test_a_cache_that_is_something_else_is_made_anew(tmp_path: Path, text: str) -> None:
+    path = tmp_path / lastfailed.NAME
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    assert lastfailed._read(path) == {}
