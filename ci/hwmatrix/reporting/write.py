@@ -56,7 +56,7 @@ def write_text(path: Path, content: str) -> Path:
     except OSError as error:
         why = error.strerror or str(error)
         message = (
-            f"{path}: cannot be written: {why}. The journal holds the results: make space or give"
+            f"{path}: cannot be written: {why}. What the journal took is kept: make space or give"
             " permission, then run `python -m hwmatrix report` on the folder of the run."
         )
         raise RunFolderError(message) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
 ENDED_BEFORE = "the earlier part of the run ended before it"
 BROKEN = "the outer pytest ended early; see pytest.log in the run's folder"
+FULL = "no space is left on the device of the run's folder"
+_FULL_BYTES = 1 << 16  # less does not take a journal's next lines and a report
 
 
 def settle(folder: Path, journal: Journal) -> None:
@@ -32,8 +35,8 @@ def settle(folder: Path, journal: Journal) -> None:
 def close(folder: Path, plan: Plan, journal: Journal, reason: str | None) -> str | None:
     """Journal an end for every unit of `plan.mine` that has none; all processes are gone by now.
 
-    `reason` is why the run ended before its time, None if nothing says so. Returns that, or
-    `BROKEN` if units are left although nothing says why.
+    `reason` is why the run ended before its time, None if nothing says so. Returns that, or `FULL`
+    or `BROKEN` if units are left although nothing says why.
 
     Raises:
         OSError: the journal cannot be read or written.
@@ -41,7 +44,7 @@ def close(folder: Path, plan: Plan, journal: Journal, reason: str | None) -> str
     found = runfolder.read_accounts(folder)
     left = [unit.id for unit in plan.mine if unit.id not in found.closed]
     if left and reason is None:
-        reason = BROKEN
+        reason = FULL if shutil.disk_usage(folder).free < _FULL_BYTES else BROKEN
     now = time.time()
     for part in found.open:
         keys = runfolder.end_keys(part, cause="stopped", tail=str(reason), now=now)

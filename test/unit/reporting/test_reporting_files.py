@@ -279,7 +279,7 @@ class TestWriting:
         (tmp_path / "file").write_text("")
         report = build(make.bad_day().folder)
         with pytest.raises(
-            RunFolderError, match=r"report\.json: cannot be written: .*journal holds"
+            RunFolderError, match=r"report\.json: cannot be written: .*journal took"
         ):
             write_all(report, tmp_path / "file")
 
