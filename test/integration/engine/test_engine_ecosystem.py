@@ -440,11 +440,19 @@ def test_fork_only_where_it_is_safe(engine: Engine, conftest: str, reason: str) 
 
 def test_preload_that_fails_is_told(engine: Engine) -> None:
     (unit,) = engine.write(fine="def test_fine():\n    pass\n")
-    result = engine.run(unit, preload=("no_such_package",))
+    result = engine.run(unit, preload=("json.no_such_module",))
     (start,) = result.of("UnitStart")
     assert start["isolation"] == "spawn"
-    assert "import no_such_package failed: ModuleNotFoundError" in start["note"]
+    assert "import json.no_such_module failed: ModuleNotFoundError" in start["note"]
     assert result.tests(unit) == {"test_fine": "passed"}
+
+
+def test_preload_of_a_package_that_is_not_there_is_passed_over(engine: Engine) -> None:
+    (unit,) = engine.write(fine="def test_fine():
+    pass
+")
+    (start,) = engine.run(unit, preload=("no_such_package.part", "wave")).of("UnitStart")
+    assert (start["isolation"], start["note"]) == ("fork", "")
 
 
 def test_preloaded_module_is_there_before_the_file(engine: Engine) -> None:
