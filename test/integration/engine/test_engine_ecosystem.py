@@ -448,9 +448,7 @@ def test_preload_that_fails_is_told(engine: Engine) -> None:
 
 
 def test_preload_of_a_package_that_is_not_there_is_passed_over(engine: Engine) -> None:
-    (unit,) = engine.write(fine="def test_fine():
-    pass
-")
+    (unit,) = engine.write(fine="def test_fine():\n    pass\n")
     (start,) = engine.run(unit, preload=("no_such_package.part", "wave")).of("UnitStart")
     assert (start["isolation"], start["note"]) == ("fork", "")
 
