@@ -29,6 +29,7 @@ class Earlier:
         return replace(
             self.spec,
             slots=spec.slots,
+            at_once=spec.at_once,
             python=spec.python,
             env=spec.env,
             deadline_s=spec.deadline_s,

@@ -12,6 +12,7 @@ from hwmatrix.reporting.ledger import Ledger, count, text
 from hwmatrix.reporting.parts import RunState
 from hwmatrix.reporting.presence import supervisor
 from hwmatrix.reporting.result import Report
+from hwmatrix.reporting.screen import plural
 from hwmatrix.reporting.units import judge_unit
 from hwmatrix.reporting.verdict import judge_run, lost, retirements, strangers
 
@@ -123,7 +124,7 @@ def _unforked(ledger: Ledger) -> list[str]:
             why = text((part.start or {}).get("note"))
             if why:
                 told.setdefault(why, set()).add(unit)
-    return [f"{why} ({len(units)} file{'s' * (len(units) != 1)})" for why, units in told.items()]
+    return [f"{why} ({plural(len(units), 'file')})" for why, units in told.items()]
 
 
 def _as_it_is(text_: str) -> str:

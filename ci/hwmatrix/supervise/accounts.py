@@ -16,8 +16,11 @@ if TYPE_CHECKING:
 
 ENDED_BEFORE = "the earlier part of the run ended before it"
 BROKEN = "the outer pytest ended early; see pytest.log in the run's folder"
-FULL = "no space is left on the device of the run's folder"
 _FULL_BYTES = 1 << 16  # less does not take a journal's next lines and a report
+FULL = (
+    f"the outer pytest ended early, and less than {_FULL_BYTES >> 10} KiB are free where the run's "
+    "folder is; make room there and go on with --resume"
+)
 
 
 def settle(folder: Path, journal: Journal) -> None:

@@ -64,12 +64,10 @@ class Template:
         """Return the last error that it printed, or its last line, as the end of a sentence."""
         with contextlib.suppress(OSError):
             self.preamble = (self.preamble + os.read(self.output, READ))[-PREAMBLE:]
-        lines = [
-            line for line in self.preamble.decode(errors="replace").split("\n") if line.strip()
-        ]
-        told = [line for line in lines if _ERROR.match(line)]
-        last = next(reversed(told or lines), "").strip()
-        return f': it said "{last[:_LAST]}"' if last else ""
+        text = self.preamble.decode(errors="replace")
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        told = [line for line in lines if _ERROR.match(line)] or lines
+        return f': it said "{told[-1][:_LAST]}"' if told else ""
 
     def close(self) -> None:
         """Let it end: it reads end-of-file."""

@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 
 # Device nodes of every vendor: an open one means that a runtime is up, and it would not survive a
 # fork. NVIDIA, AMD (kfd and render nodes), Intel (render nodes), Ascend, Moore Threads.
-_ASK_NVML = "PYTORCH_NVML_BASED_CUDA_CHECK"
 _DEVICE_NODES = ("/dev/nvidia", "/dev/kfd", "/dev/dri/", "/dev/accel/", "/dev/davinci", "/dev/mt")
 
 
@@ -88,31 +87,19 @@ def preload(modules: Sequence[str]) -> str:
     """Import `modules`; return "" or why that failed.
 
     One of a package that is not installed here (a container without it) is passed over: files that
-    need it say so themselves. NVML answers torch's question whether there is a GPU meanwhile, since
-    CUDA's own answer leaves a runtime behind that does not survive a fork.
+    need it say so themselves.
     """
-    before = os.environ.get(_ASK_NVML)
-    os.environ[_ASK_NVML] = "1"
-    try:
-        return _import([name for name in modules if _installed(name)])
-    finally:
-        os.environ.pop(_ASK_NVML)
-        if before is not None:
-            os.environ[_ASK_NVML] = before
-
-
-def _installed(module: str) -> bool:
-    """Return whether the package is there at all; importing it tells the rest."""
-    return importlib.util.find_spec(module.partition(".")[0]) is not None
-
-
-def _import(modules: Sequence[str]) -> str:
-    for name in modules:
+    for name in filter(_installed, modules):
         try:
             importlib.import_module(name)
         except Exception as error:  # noqa: BLE001, PERF203 - whatever a package does at import
             return f"import {name} failed: {type(error).__name__}: {error}"
     return ""
+
+
+def _installed(module: str) -> bool:
+    """Return whether the package is there at all; importing it tells the rest."""
+    return importlib.util.find_spec(module.partition(".")[0]) is not None
 
 
 def unsafe() -> str:

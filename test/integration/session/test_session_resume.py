@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -57,7 +58,9 @@ def test_a_killed_run_is_completed(project: Project) -> None:
         "test_z": "not run",
     }
     (project.root / "again").touch()
-    ended = project.session("cpu-stage-b", "--resume", "latest", "--slots", "1")
+    ended = project.session("cpu-stage-b", "--resume", "latest", "--slots", "2")
+    spec = json.loads((project.latest / "plan.json").read_text())
+    assert (len(spec["slots"]), spec["at_once"]) == (2, 2)
     assert ended.status == 0, ended.err
     second = project.report()
     assert second["run"] == first["run"]
