@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -142,3 +143,17 @@ def test_closing_what_nobody_explained(run: Run) -> None:
     assert accounts.close(run.folder, plan("never"), supervisor, None) == accounts.BROKEN
     assert next(iter(journal.read(run.folder)))["reason"] == accounts.BROKEN
     assert accounts.close(run.folder, plan("never"), supervisor, None) is None
+
+
+@pytest.mark.parametrize(
+    ("reason", "free", "expected"),
+    [(None, 1 << 30, accounts.BROKEN), (None, 4096, accounts.FULL), ("SIGINT", 4096, "SIGINT")],
+)
+def test_units_that_are_left_get_the_reason(
+    run: Run, monkeypatch: pytest.MonkeyPatch, reason: str | None, free: int, expected: str
+) -> None:
+    usage = shutil.disk_usage(run.folder)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=free))
+    assert accounts.close(run.folder, plan("left"), run.journal, reason) == expected
+    (line,) = journal.read(run.folder)
+    assert (line["$report_type"], line["unit"], line["reason"]) == ("UnitNotRun", "left", expected)
