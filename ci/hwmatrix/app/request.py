@@ -277,6 +277,6 @@ def _joined(word: str) -> bool:
 
 
 def _selects(word: str) -> bool:
-    return word.startswith(("-k", "-m", "--lf", "--last-failed", "--deselect", "--sw")) and not (
+    return word.startswith(("-k", "-m", "--deselect", "--sw")) and not (
         word.startswith("--maxfail")
     )

@@ -67,6 +67,7 @@ class Part:
     start: Line | None = None
     collected: tuple[str, ...] | None = None
     deselected: int = 0
+    left_out: bool = False  # by --lf: no failure is known of it
     traces: dict[str, Trace] = field(default_factory=dict)
     collect_reports: list[Line] = field(default_factory=list)
     warnings: int = 0
@@ -213,6 +214,7 @@ def _feed_part(part: Part, kind: str, line: Line) -> None:
     elif kind == "UnitCollected":
         part.collected = texts(line.get("tests"))
         part.deselected = count(line.get("deselected"))
+        part.left_out = line.get("left_out") is True
     elif kind == "CollectReport":
         part.collect_reports.append(line)
     elif kind == "WarningMessage":

@@ -258,7 +258,8 @@ def _no_tests(part: Part, state: RunState, *, first: bool, explained: bool) -> l
     if explained or not first:
         return []
     left_out = f"all {part.deselected} tests deselected" if part.deselected else ""
-    if state.selection:
+    # A file that has no test at all, or whose own configuration leaves all out, is no selection.
+    if part.left_out or (state.selection and part.deselected):
         what = f"the selection picks nothing here{f' ({left_out})' if left_out else ''}"
         return [Finding(outcome=Outcome.DESELECTED, text=what)]
     what = f"ran nothing: {left_out or 'no tests collected'}"

@@ -92,6 +92,8 @@ def _nothing_ran(spec: RunSpec, units: Sequence[UnitResult]) -> list[str]:
     found = []
     for suite in dict.fromkeys(unit.unit.suite for unit in units):
         mine = [unit for unit in units if unit.unit.suite == suite]
+        if all(unit.outcome is Outcome.DESELECTED for unit in mine):
+            continue  # by --lf
         planned = sum(unit.suite == suite for unit in spec.plan.units)
         if len(mine) == planned and not any(_ran(unit) for unit in mine):
             plural = f"all {len(mine)} files" if len(mine) > 1 else "its only file"

@@ -4,12 +4,14 @@ The tests' processes present themselves as workers, which pytest's cache takes a
 nothing. So it is written once, at the end, from the journal, by the rules of pytest's own plugin
 (`_pytest/cacheprovider.py`): a call that passed or a skip takes an entry away, a failure in any
 phase makes one, and so does what could not be collected. A test that took its process with it
-counts as failed; what was not run keeps its entry.
+counts as failed. Beyond pytest's rules, so does a file that was not run, or in which no test was
+found: pytest would not know of it, and `--lf` would pass it over.
 """
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 
     Line = Mapping[str, object]
 
+_WITH_TESTS = (0, 1)  # pytest's exit statuses after which tests are known
 NAME = "v/cache/lastfailed"  # below the project's `cache_dir`
 
 # What pytest puts into a new cache folder: version control and backups leave it alone.
@@ -41,6 +44,9 @@ def update(run_folder: Path, files: Mapping[str, Sequence[str]]) -> None:
     caches = {
         str(line["unit"]): str(line["cache"]) for line in lines if line.get("cache") is not None
     }
+    # What was not collected goes where most of the others do.
+    usual = [cache for cache, _ in Counter(caches.values()).most_common(1)]
+    caches = {**{unit: cache for cache in usual for unit in files}, **caches}
     for cache in sorted(set(caches.values()) - {""}):
         path = Path(cache) / NAME
         before = _read(path)
@@ -55,22 +61,32 @@ def failed(
 ) -> dict[str, bool]:
     """Return what failed last, given what did so `before` and the journal's lines in order."""
     known = dict(before)
+    told: set[object] = set()  # units of which it is known why no test of theirs ran
     for line in lines:
-        kind, name = line["$report_type"], str(line.get("nodeid"))
+        kind, name, unit = line["$report_type"], str(line.get("nodeid")), line.get("unit")
         if kind == "UnitCollected":
             _collected(known, [str(test) for test in _list(line["tests"])])
+            told |= {unit} if line.get("deselected") else set()
         elif kind == "CollectReport":
-            if line["outcome"] == "failed":
-                known[name] = True
-            else:
-                known.pop(name, None)
-        elif kind == "UnitEnd":
-            if line["cause"] in {"crashed", "budget"}:
-                culprits = [line["test"]] if line["test"] else files.get(str(line["unit"]), ())
-                known |= dict.fromkeys(map(str, culprits), True)
+            _reported(known, name, {**line, "when": "call"})
+            told.add(unit)
+        elif kind in {"UnitEnd", "UnitNotRun"}:
+            known |= dict.fromkeys(_culprits(line, files, told=unit in told), True)
         elif "when" in line and "outcome" in line:
             _reported(known, name, line)
     return known
+
+
+def _culprits(line: Line, files: Mapping[str, Sequence[str]], *, told: bool) -> Sequence[str]:
+    """Return what the end of a unit makes failed: the test that ended it, or all of its files."""
+    whole = files.get(str(line["unit"]), ())
+    if line["$report_type"] == "UnitNotRun":
+        return whole
+    if line["cause"] == "finished":
+        return () if told or line.get("exit_status", 0) in _WITH_TESTS else whole
+    if line["cause"] in {"crashed", "budget"}:
+        return [str(line["test"])] if line["test"] else whole
+    return ()
 
 
 def _reported(known: dict[str, bool], name: str, line: Line) -> None:

@@ -37,18 +37,25 @@ def cache_folder(config: pytest.Config) -> str:
     return str(config.rootpath / given)
 
 
-def leave_out(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect all `items` if only other files of the run have failures.
+def leave_out(config: pytest.Config, items: list[pytest.Item]) -> bool:
+    """Deselect all `items` if only other files of the run have failures; True if that was so.
 
     Otherwise pytest's own plugin chooses, which comes later.
     """
     planned = vars(config).get("workerinput", {}).get(_PLANNED, ())
-    if not planned or not config.getoption("lf", default=False) or config.cache is None:
-        return
+    if (
+        not items
+        or not planned
+        or not config.getoption("lf", default=False)
+        or config.cache is None
+    ):
+        return False
     known = list(config.cache.get("cache/lastfailed", {}))
     if _any_in(planned, known, config) and not any(_is_known(item, known) for item in items):
         left_out, items[:] = list(items), []
         config.hook.pytest_deselected(items=left_out)
+        return True
+    return False
 
 
 def _any_in(planned: Iterable[str], known: Iterable[str], config: pytest.Config) -> bool:

@@ -53,6 +53,7 @@ class Reporter:
         self._kept: list[tuple[str, dict[str, object]]] = []
         self._done: frozenset[str] = frozenset()
         self._deselected = 0
+        self._left_out = False
         self._config: pytest.Config | None = None
 
     def attach(self, channel: Channel, *, done: Sequence[str] = ()) -> None:
@@ -103,7 +104,7 @@ class Reporter:
         self, config: pytest.Config, items: list[pytest.Item]
     ) -> None:
         """Leave out what an earlier part finished; it was counted there. See also `leave_out`."""
-        leave_out(config, items)
+        self._left_out = leave_out(config, items)
         items[:] = [item for item in items if item.nodeid not in self._done]
 
     def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
@@ -114,7 +115,13 @@ class Reporter:
         """Say what is going to run, before it runs."""
         tests = [item.nodeid for item in session.items]
         cache = cache_folder(session.config)
-        self.put("collected", tests=tests, deselected=self._deselected, cache=cache)
+        self.put(
+            "collected",
+            tests=tests,
+            deselected=self._deselected,
+            cache=cache,
+            left_out=self._left_out,
+        )
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Pass on what could not be collected."""

@@ -26,6 +26,7 @@ def test_exits():
     if not Path("mended").exists():
         os._exit(3)
 """
+BAD = "def test_bad():\n    assert Path('mended').exists()\n"
 TWO = "def test_only_good():\n    pass\n"
 THREE = """
 from pathlib import Path
@@ -111,3 +112,19 @@ def test_without_the_plugin_nothing_is_written(project: Project) -> None:
     project.file("test_one.py", "def test_bad():\n    assert False\n")
     assert project.session("cpu-stage-b", "-p", "no:cacheprovider").status == 1
     assert not (project.root / ".pytest_cache").exists()
+
+
+def test_last_failed_excuses_no_file_that_is_red_by_itself(project: Project) -> None:
+    """Nothing is known to have failed by name: what ran nothing is red again, and not left out."""
+    project.file("test_empty.py", "")
+    project.file("test_good.py", TWO)
+    project.file("test_bad.py", "from pathlib import Path\n\n" + BAD)
+    assert project.session("cpu-stage-b").status == 1
+    (project.root / "mended").touch()
+    ended = project.session("cpu-stage-b", "--lf")
+    assert ended.status == 1, ended.err
+    assert {name: outcome for name, (outcome, _) in project.outcomes().items()} == {
+        "test_bad.py": "passed",
+        "test_empty.py": "failed",
+        "test_good.py": "deselected",
+    }

@@ -30,8 +30,18 @@ def report(test: str, outcome: str, when: str = "call") -> dict[str, Any]:
     }
 
 
-def ended(cause: str, test: str | None, unit: str = "a.py") -> dict[str, Any]:
-    return {"$report_type": "UnitEnd", "unit": unit, "cause": cause, "test": test}
+def ended(cause: str, test: str | None, unit: str = "a.py", exit_status: int = 0) -> dict[str, Any]:
+    return {
+        "$report_type": "UnitEnd",
+        "unit": unit,
+        "cause": cause,
+        "test": test,
+        "exit_status": exit_status,
+    }
+
+
+NOT_RUN = {"$report_type": "UnitNotRun", "unit": "a.py", "reason": "infrastructure"}
+SKIPPED = {"$report_type": "CollectReport", "unit": "a.py", "nodeid": "a.py", "outcome": "skipped"}
 
 
 @pytest.mark.parametrize(
@@ -54,6 +64,12 @@ def ended(cause: str, test: str | None, unit: str = "a.py") -> dict[str, Any]:
         (("a.py",), [collected("a.py::t", "a.py::u")], {"a.py::t", "a.py::u"}),
         (("a.py::t", "z.py"), [collected("a.py::t")], {"a.py::t", "z.py"}),
         (("a.py",), [collected()], {"a.py"}),
+        # Red without a test: pytest's rules would pass it over.
+        ((), [NOT_RUN], {"a.py"}),
+        ((), [collected(), ended("finished", None, exit_status=5)], {"a.py"}),
+        ((), [ended("finished", None, exit_status=4)], {"a.py"}),
+        ((), [SKIPPED, ended("finished", None, exit_status=5)], set()),
+        ((), [{**collected(), "deselected": 2}, ended("finished", None, exit_status=5)], set()),
     ],
 )
 def test_rules(before: tuple[str, ...], lines: list[dict[str, Any]], after: set[str]) -> None:
