@@ -80,7 +80,9 @@ def leased(keys: Sequence[str], terms: Terms, *, wanted: int | None = None) -> I
     with contextlib.ExitStack() as locks:
         # The host first, shared unless it is wanted whole: who waits for it holds nothing else.
         how = fcntl.LOCK_EX if terms.exclusive else fcntl.LOCK_SH
-        locks.enter_context(_waited("host", "the host", terms, how))
+        # Who waits for it keeps the turn, so that later sessions queue behind a waiting one.
+        with _waited("turn", "a turn on the host", terms):
+            locks.enter_context(_waited("host", "the host", terms, how))
         chosen = list(keys)
         if terms.devices:
             chosen = _free(locks, keys, len(keys) if wanted is None else wanted, terms)
@@ -139,7 +141,7 @@ def _waited(name: str, what: str, terms: Terms, how: int = fcntl.LOCK_EX) -> Ite
     """Hold the lock of that name, waiting for it as the terms say."""
     path = terms.folder / f"{name}.lock"
     end = time.monotonic() + terms.wait_s
-    say_at = time.monotonic()
+    say_at, said = time.monotonic(), ""
     while True:
         descriptor = _try_lock(path, terms.session, how)
         if descriptor is not None:
@@ -151,9 +153,10 @@ def _waited(name: str, what: str, terms: Terms, how: int = fcntl.LOCK_EX) -> Ite
                 f"that were allowed. Wait for it, or choose other devices or another host."
             )
             raise LeaseError(message)
-        if now >= say_at:
-            say_at = now + _SAY_AGAIN_S
-            terms.say(f"waiting for {what}, held by {_holder(path)}")
+        holder = _holder(path)
+        if now >= say_at or holder != said:
+            say_at, said = now + _SAY_AGAIN_S, holder
+            terms.say(f"waiting for {what}, held by {holder}")
         time.sleep(min(_LOOK_AGAIN_S, max(0.01, end - now)))
     try:
         yield

@@ -156,6 +156,26 @@ def test_a_device_that_two_slots_share_is_locked_once(terms: leases.Terms) -> No
         assert len(made) == 2
 
 
+def test_a_session_that_waits_for_the_host_is_not_overtaken(terms: leases.Terms) -> None:
+    first = Other(terms.folder, "a")
+    late: list[str] = []
+
+    def say(text: str) -> None:
+        late.append(text)
+        # A third one comes while the second, which wants the host whole, waits.
+        with (
+            pytest.raises(LeaseError, match="a turn on the host is held by amd-stage-b"),
+            leased([slot("b")], replace(terms, say=late.append)),
+        ):
+            pass
+        first.end()
+
+    whole = replace(terms, exclusive=True, wait_s=30.0, say=say)
+    with leases.leased(["c"], whole) as lease:
+        assert lease.keys == {"c"}
+    assert late[0].startswith("waiting for the host, held by other-session")
+
+
 def test_fewer_than_all_are_taken_where_they_are_free(terms: leases.Terms, said: list[str]) -> None:
     other = Other(terms.folder, "b")
     with leases.leased(["a", "b", "c"], terms, wanted=2) as lease:
