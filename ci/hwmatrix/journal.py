@@ -14,7 +14,7 @@ epoch); all lines about a unit carry `unit`, `attempt` (from 1; above 1 only for
 |---|---|---|
 | RunStart | supervisor | run_id, plan_hash, pid, slots, resumed (count of earlier parts) |
 | UnitStart | worker | slot, worker, pid, isolation, note, devices (keys), log (path) |
-| UnitCollected | worker | tests (node ids), deselected (count), cache (pytest's, "" if off), left_out (by --lf) |
+| UnitCollected | worker | tests (node ids), deselected (count), cache ("" if off), left_out |
 | TestStart | worker | test |
 | TestReport, WarningMessage | worker | as in pytest-reportlog |
 | CollectReport | worker | as in pytest-reportlog; only when not passed |

@@ -103,8 +103,10 @@ def faults(asset: Asset) -> tuple[str, ...]:
             f"has name={asset.name!r}; allowed: up to 80 letters, digits, '.', '_' and '-', "
             "beginning with a letter or digit."
         )
-    if sum(map(bool, (asset.package, asset.hub, asset.folder))) != 1:
-        return (*found, "needs one of package=, hub= and folder=.")
+    given = [name for name in ("package", "hub", "folder") if getattr(asset, name)]
+    if len(given) != 1:
+        has = " and ".join(f"{name}=" for name in given) or "no source"
+        return (*found, f"has {has}; needs one of package=, hub= and folder=.")
     if asset.package and not _PACKAGE.fullmatch(asset.package):
         found.append(f"has package={asset.package!r}; allowed: name==version, one exact release.")
     if asset.hub:
@@ -118,7 +120,8 @@ def _hub_faults(asset: Asset) -> list[str]:
     open_ = "$" in asset.hub or "$" in asset.revision
     found = []
     if not asset.files or not (asset.revision or open_):
-        found.append("with hub= needs revision= and files=.")
+        lacks = "files" if asset.revision or open_ else "revision"
+        found.append(f"has hub= and an empty {lacks}=; with hub= needs revision= and files=.")
     if "$" not in asset.hub and not _HUB.fullmatch(asset.hub):
         found.append(f"has hub={asset.hub!r}; allowed: owner/name.")
     if asset.revision and "$" not in asset.revision and not _COMMIT.fullmatch(asset.revision):
