@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -168,12 +169,26 @@ def test_slot_server_killed(engine: Engine) -> None:
 
 def test_slot_server_killed_between_two_units(engine: Engine) -> None:
     """Nothing runs there: the next unit gets another server and never notices."""
-    units = engine.write(one="import time\ndef test_one():\n    time.sleep(1)\n", quick=QUICK)
+    go = engine.root / "go"
+    units = engine.write(
+        one=f"""
+        import pathlib, time
+
+        def test_one():
+            while not pathlib.Path({str(go)!r}).exists():
+                time.sleep(0.02)
+        """,
+        quick=QUICK,
+    )
     guard = engine.start(engine.spec(*units))
     engine.wait_for("TestStart")
     controller = engine.pid_of("-m pytest", "hwmatrix.target.plugin")
     os.kill(controller, signal.SIGSTOP)  # it hands out nothing meanwhile
+    stat = Path(f"/proc/{controller}/stat")
+    engine.wait_until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T", "not stopped")
+    go.touch()  # only now: a unit that ends before the stop is followed by the next at once
     engine.wait_for("UnitEnd")
+    assert len(engine.wait_for("TestStart")) == 1
     engine.kill("hwmatrix.target server")
     os.kill(controller, signal.SIGCONT)
     result = engine.finish(guard)
