@@ -39,6 +39,8 @@ SUPERVISOR_LOG = "supervisor.log"
 PARENT = "HWMATRIX_PARENT_PID"  # who starts the process: it does not outlive that one
 TEMPORARY = "HWMATRIX_TEMPORARY"  # the folder in which each unit gets one of its own
 
+ZYGOTE = "zygote"  # its socket, in the run's temporary folder
+
 DEVICE_ROOT = "HWMATRIX_DEVICE_ROOT"  # another root of /sys and /dev, for hwmatrix's own tests
 
 _NAME_LIMIT = 200  # file systems allow 255 bytes; the ending needs some
@@ -56,6 +58,11 @@ def log_name(unit_id: str, attempt: int, part: int) -> str:
 def _percent(match: re.Match[str]) -> str:
     """Return a character as URLs have it: each byte of its UTF-8 form (RFC 3986)."""
     return "".join(f"%{byte:02X}" for byte in match.group().encode("utf-8", "surrogatepass"))
+
+
+def server_mark(zygote: Path, pid: int) -> Path:
+    """Return the file that says: process `pid`, forked by the zygote at `zygote`, serves a slot."""
+    return zygote.with_name(f"{zygote.name}.{pid}")
 
 
 def request_stop(folder: Path, reason: str) -> bool:

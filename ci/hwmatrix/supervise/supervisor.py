@@ -169,13 +169,18 @@ class Supervisor:
     def _end_orphans(self, controller: int) -> None:
         """Kill what re-parented to this process: its own parent, a slot's server, was killed."""
         tree = process.descendants(os.getpid())
-        tops = {p.pid for p in tree if p.parent == os.getpid() and p.pid != controller}
+        mine = {p.pid for p in tree if p.parent == os.getpid() and p.pid != controller}
+        tops = {pid for pid in mine if not self._serves(pid)}
         for orphan in [p for p in tree if p.pid in tops & self._orphans]:
             for found in [orphan, *process.below(orphan.pid, tree)]:
                 process.send(found, signal.SIGKILL)
-        for pid in tops:
+        for pid in mine:
             process.reap(pid)
         self._orphans = frozenset(tops)
+
+    def _serves(self, pid: int) -> bool:
+        """Return whether `pid` is a slot's server that outlived its zygote: a worker has it."""
+        return runfolder.server_mark(Path(self._temporary) / runfolder.ZYGOTE, pid).exists()
 
     # ------------------------------------------------------------ the end
     def _end(self, controller: subprocess.Popen[bytes]) -> int:

@@ -1,4 +1,4 @@
-"""`python -m hwmatrix.target server|template|child ...`.
+"""`python -m hwmatrix.target zygote|server|template|child ...`.
 
 Kept as the `__main__` of a package: multiprocessing's spawn does not import such a module again.
 """
@@ -10,6 +10,10 @@ import sys
 
 def _main() -> int:
     kind, *rest = sys.argv[1:]
+    if kind == "zygote":
+        from hwmatrix.target import zygote
+
+        return zygote.main(rest)
     if kind == "server":
         from hwmatrix.target import server
 

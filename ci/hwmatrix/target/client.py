@@ -3,74 +3,140 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import select
+import signal
 import socket
 import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+from hwmatrix.target import sharing
 from hwmatrix.target.wire import Control, GoneError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
 _END_S = 10.0  # the server's own bound on ending a child is below this
+_END_OF_FILE = "end of file"
 
 
 class SlotServer:
     """The worker's handle on its slot's server; started anew when it died.
 
     `preload` names the modules that its fork server imports before the first unit comes; None
-    where nothing forks. It starts at once.
+    where nothing forks. It starts at once: forked by the zygote that listens at `zygote`, else, or
+    where nobody listens there, in an interpreter of its own.
     """
 
     def __init__(
-        self, env: Mapping[str, str], cwd: str, preload: Sequence[str] | None = None
+        self,
+        env: Mapping[str, str],
+        cwd: str,
+        preload: Sequence[str] | None = None,
+        zygote: Path | None = None,
     ) -> None:
         self._preload = preload
+        self._zygote = zygote if preload is not None else None
         self._env = dict(env)
         self._cwd = cwd
         self._popen: subprocess.Popen[bytes] | None = None
+        self._pidfd: int | None = None
         self._control: Control | None = None
+        self._up = False
+        self._reason = ""
         self._start()
 
-    def control(self) -> Control:
-        """Return the channel to a living server."""
-        if self._control is None or self._popen is None or self._popen.poll() is not None:
+    def control(self, wait_s: float) -> Control | None:
+        """Return the channel to a living server; None if it is not up within `wait_s`.
+
+        Raises:
+            GoneError: it died before it was up; the next call starts another.
+        """
+        if self._control is None or self._ended():
             self.close()
             self._start()
         assert self._control is not None
-        return self._control
+        if not self._up and _readable(self._control.fileno(), wait_s):
+            messages = self._control.receive()
+            if messages is None:
+                self.close()
+                self._zygote = None  # it, or what it forked, is not to be had
+                raise GoneError(_END_OF_FILE)
+            for message in messages:
+                self._take(int(str(message["pid"])))
+        return self._control if self._up else None
+
+    def _take(self, pid: int) -> None:
+        self._up = True
+        if self._popen is None:
+            with contextlib.suppress(OSError):  # a sandbox without the call: it ends by itself
+                self._pidfd = os.pidfd_open(pid)
+
+    def give_up_preload(self, reason: str) -> None:
+        """Start another server, in an interpreter of its own, that imports nothing beforehand."""
+        self.close()
+        self._zygote = self._preload = None
+        self._reason = reason
+        self._start()
+
+    def _ended(self) -> bool:
+        if self._popen is not None:
+            return self._popen.poll() is not None
+        return self._pidfd is not None and _readable(self._pidfd, 0)
 
     def _start(self) -> None:
         ours, theirs = socket.socketpair()
-        command = [sys.executable, "-m", "hwmatrix.target", "server", str(theirs.fileno())]
         with theirs:
-            self._popen = subprocess.Popen(
-                command,
-                env=self._env,
-                cwd=self._cwd,
-                stdin=subprocess.DEVNULL,
-                stdout=sys.stderr.fileno(),
-                pass_fds=(theirs.fileno(),),
-                start_new_session=True,
+            forked = self._zygote is not None and sharing.ask(
+                self._zygote, self._env, self._cwd, theirs
             )
+            if not forked:
+                self._zygote = None
+                self._popen = self._spawn(theirs)
         self._control = Control(ours)
         if self._preload is not None:
             # Dead already: `control` finds out, and starts another for the next unit.
             with contextlib.suppress(GoneError):
                 self._control.send({"do": "preload", "modules": list(self._preload)})
+        elif self._reason:
+            with contextlib.suppress(GoneError):
+                self._control.send({"do": "spawn", "reason": self._reason})
 
-    def close(self) -> int | None:
-        """Close the channel, so that the server kills what runs and ends; return its status."""
+    def _spawn(self, theirs: socket.socket) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "hwmatrix.target", "server", str(theirs.fileno())],
+            env=self._env,
+            cwd=self._cwd,
+            stdin=subprocess.DEVNULL,
+            stdout=sys.stderr.fileno(),
+            pass_fds=(theirs.fileno(),),
+            start_new_session=True,
+        )
+
+    def close(self) -> None:
+        """Close the channel, so that the server kills what runs and ends; wait until it has."""
         if self._control is not None:
             self._control.close()
             self._control = None
-        if self._popen is None:
-            return None
-        try:
-            self._popen.wait(_END_S)
-        except subprocess.TimeoutExpired:
-            self._popen.kill()
-            self._popen.wait()
-        status, self._popen = self._popen.returncode, None
-        return status
+        self._up = False
+        if self._popen is not None:
+            try:
+                self._popen.wait(_END_S)
+            except subprocess.TimeoutExpired:
+                self._popen.kill()
+                self._popen.wait()
+            self._popen = None
+        if self._pidfd is not None:
+            if not _readable(self._pidfd, _END_S):
+                with contextlib.suppress(OSError):
+                    signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+            os.close(self._pidfd)
+            self._pidfd = None
+
+
+def _readable(descriptor: int, wait_s: float) -> bool:
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(wait_s * 1000))

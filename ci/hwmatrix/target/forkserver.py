@@ -8,9 +8,11 @@ import socket
 import subprocess
 import sys
 import time
+import traceback
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from hwmatrix import process
 from hwmatrix.target.forked import PREAMBLE, READ, Forked, Template, key_of
 from hwmatrix.target.wire import Control, GoneError, Request
 
@@ -39,31 +41,56 @@ class ForkServer:
     modules: Sequence[str]
     cwd: str
     worker: int | None = None
+    reason: str = ""  # why nothing can be forked, "" where that is not known
+    imported: bool = False  # this process has them: the preloaded process is a fork of it
     _templates: dict[tuple[object, ...], Template] = field(default_factory=dict)
     _refused: dict[tuple[object, ...], str] = field(default_factory=dict)
-    _popen: subprocess.Popen[bytes] | None = None
+    _popen: subprocess.Popen[bytes] | None = None  # kept: one that is forgotten warns
+    _pid: int | None = None
     _control: Control | None = None
-    _reason: str = ""
 
     def start(self) -> None:
         """Start the preloaded process, without waiting for it."""
         ours, theirs = socket.socketpair()
         with theirs:
-            command = [sys.executable, "-m", "hwmatrix.target", "template"]
-            self._popen = subprocess.Popen(
-                [*command, str(theirs.fileno()), str(os.getpid()), *self.modules],
-                cwd=self.cwd,
-                stdin=subprocess.DEVNULL,
-                pass_fds=(theirs.fileno(),),
-                start_new_session=True,
-            )
+            self._pid = self._fork(ours, theirs) if self.imported else self._spawn(theirs)
         self._control = Control(ours)
-        self._reason = "unknown"
+        self.reason = "unknown"
+
+    def _spawn(self, theirs: socket.socket) -> int:
+        command = [sys.executable, "-m", "hwmatrix.target", "template"]
+        self._popen = subprocess.Popen(
+            [*command, str(theirs.fileno()), str(os.getpid()), *self.modules],
+            cwd=self.cwd,
+            stdin=subprocess.DEVNULL,
+            pass_fds=(theirs.fileno(),),
+            start_new_session=True,
+        )
+        return self._popen.pid
+
+    def _fork(self, ours: socket.socket, theirs: socket.socket) -> int:
+        from hwmatrix.target import template  # it imports pytest, which this process has then
+
+        me = os.getpid()
+        pid = template.fork()
+        if pid:
+            return pid
+        try:
+            ours.close()
+            if self.worker is not None:
+                os.close(self.worker)
+            process.die_with_parent(me)
+            os.setsid()
+            template.serve(Control(theirs), self.modules)
+        except BaseException:  # noqa: BLE001 - printed: above here is the slot's server
+            traceback.print_exc()
+        finally:
+            os._exit(0)
 
     def pids(self) -> frozenset[int]:
         """The processes that stay between units."""
         own = {template.pid for template in self._templates.values()}
-        return frozenset(own | ({self._popen.pid} if self._popen else set()))
+        return frozenset(own | ({self._pid} if self._pid else set()))
 
     def fork(self, request: Request, events: int) -> tuple[Forked, Template]:
         """Return a child for `request` and the template that it came from.
@@ -121,8 +148,8 @@ class ForkServer:
         except GoneError as error:
             os.close(output)
             ours.close()
-            self._reason = f"the preloaded process died ({error})"
-            raise UnsafeError(self._reason) from error
+            self.reason = f"the preloaded process died ({error})"
+            raise UnsafeError(self.reason) from error
         finally:
             theirs.close()
             os.close(write)
@@ -136,14 +163,14 @@ class ForkServer:
 
     def _preloaded(self, end: float) -> Control:
         """Return the channel to the preloaded process once it has imported its modules."""
-        if self._control is not None and self._reason == "unknown":
+        if self._control is not None and self.reason == "unknown":
             try:
                 (message,) = _wait(self._control, end, self.worker)
-                self._reason = str(message["reason"])
+                self.reason = str(message["reason"])
             except GoneError as error:
-                self._reason = f"the preloaded process died ({error})"
-        if self._control is None or self._reason:
-            raise UnsafeError(self._reason or "no fork server was started")
+                self.reason = f"the preloaded process died ({error})"
+        if self._control is None or self.reason:
+            raise UnsafeError(self.reason or "no fork server was started")
         return self._control
 
     def _await_ready(self, key: tuple[object, ...], template: Template, end: float) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,11 +15,12 @@ from hwmatrix import runfolder
 from hwmatrix.model import Isolation
 from hwmatrix.target import lastfailed, memory, slotenv
 from hwmatrix.target.client import SlotServer
+from hwmatrix.target.conversation import POLL_MS, Conversation
 from hwmatrix.target.part import Part, Sink, lost
 from hwmatrix.target.wire import Control, Frames, GoneError, Request
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from hwmatrix.journal import Journal
     from hwmatrix.model import RunSpec, Slot, Unit
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 # reported as not run.
 MOST_PARTS = 8
 _LEAST_PART_S = 1.0  # less is not worth starting pytest for
-_POLL_MS = 200  # how soon a request to stop is seen
+_STOPPED = "the run was stopped before the file's process was started"
 
 
 class Relay:
@@ -61,7 +61,12 @@ class Relay:
         self._units = 0
         wanted = {unit.isolation or spec.isolation for unit in runfolder.units_to_run(spec)}
         forks = Isolation.FORK in wanted
-        self._server = SlotServer(self._env, spec.root, spec.preload if forks else None)
+        self._server = SlotServer(
+            self._env,
+            spec.root,
+            spec.preload if forks else None,
+            temporary / runfolder.ZYGOTE,
+        )
 
     def close(self) -> None:
         """End the slot's server."""
@@ -130,20 +135,25 @@ class Relay:
         """Return True if the run is to stop."""
         return runfolder.stop_reason(self._folder) is not None
 
+    def interrupted(self) -> None:
+        """Ask the whole run to stop; once is enough."""
+        self._stop(f"SIGINT to worker {self._worker}")
+
     def _stop(self, reason: str) -> None:
         if runfolder.request_stop(self._folder, reason):
             self._journal.write("RunStop", reason=reason)
 
     def _run_part(self, part: Part, budget_s: float) -> None:
         read, write = os.pipe()
-        conversation = _Conversation(part, Frames(read), self._start_keys(part))
+        conversation = Conversation(part, Frames(read), self._start_keys(part))
+        control = None
         try:
-            control = self._send(self._request(part, budget_s), write)
             try:
-                conversation.listen(control, self.stopping)
+                control = self._send(self._request(part, budget_s), write)
+                self._listen(conversation, control)
             except KeyboardInterrupt:
-                self._stop(f"SIGINT to worker {self._worker}")
-                conversation.listen(control, self.stopping)
+                self.interrupted()
+                self._listen(conversation, control)
                 raise
         except GoneError as error:
             conversation.ended = lost(f"the slot's server died ({error})")
@@ -151,18 +161,39 @@ class Relay:
             os.close(read)
             part.end(conversation.ended)
 
-    def _send(self, request: Request, events: int) -> Control:
+    def _listen(self, conversation: Conversation, control: Control | None) -> None:
+        """Return once the part has ended; at once where it was never asked for."""
+        if control is None:
+            conversation.ended = lost(_STOPPED, why="stopped")
+        else:
+            conversation.listen(control, self.stopping)
+
+    def _send(self, request: Request, events: int) -> Control | None:
+        """Return the channel on which `request` went; None if the run is to stop instead."""
         message = {"do": "run", "request": request.to_plain()}
         try:
-            control = self._server.control()
             try:
-                control.send(message, [events])
+                control = self._server_up(request.budget_s)
+                if control is not None:
+                    control.send(message, [events])
             except GoneError:  # it died since the last unit: this one need not suffer for it
                 self._server.close()
-                control = self._server.control()
-                control.send(message, [events])
+                control = self._server_up(request.budget_s)
+                if control is not None:
+                    control.send(message, [events])
         finally:
             os.close(events)
+        return control
+
+    def _server_up(self, within_s: float) -> Control | None:
+        """Wait for the server, which may wait for packages to be imported; None if told to stop."""
+        end = time.monotonic() + within_s
+        while (control := self._server.control(POLL_MS / 1000)) is None:
+            if self.stopping():
+                return None
+            if time.monotonic() >= end:
+                self._server.give_up_preload(f"packages were not imported within {within_s:.0f} s")
+                end += within_s
         return control
 
     def _start_keys(self, part: Part) -> dict[str, object]:
@@ -199,81 +230,3 @@ class Relay:
             lessons=str(self._folder.parent / ".lessons"),
             isolation=(unit.isolation or self._spec.isolation).value,
         )
-
-
-class _Conversation:
-    """Listens to server and child until the part ended.
-
-    Events are taken only between the start that the server announces and the expiry or stop: a
-    signal can wake a hung call, and what the test says after that counts for nothing.
-    """
-
-    def __init__(self, part: Part, frames: Frames, start_keys: Mapping[str, object]) -> None:
-        self._part = part
-        self._frames = frames
-        self._start_keys = dict(start_keys)
-        self._open = False
-        self._over = False
-        self._stopped = False
-        self.ended: Mapping[str, Any] | None = None
-
-    def listen(self, control: Control, stopping: Callable[[], bool]) -> None:
-        """Return once `ended` is known.
-
-        Raises:
-            GoneError: the server died.
-        """
-        while self.ended is None:
-            waiting = [control.fileno()]
-            if self._open and not self._over:
-                waiting.append(self._frames.descriptor)
-            ready = _readable(waiting)
-            if control.fileno() in ready:
-                self._take_messages(control)
-            elif self._frames.descriptor in ready:
-                self._take_events()
-            if not self._stopped and stopping():
-                self._stopped = True
-                self._open = False
-                control.send({"do": "stop"})
-
-    def _take_events(self) -> None:
-        events, self._over = self._frames.read()
-        for event in events:
-            self._part.take(event)
-
-    def _take_rest(self) -> None:
-        for event in self._frames.rest():
-            self._part.take(event)
-
-    def _take_messages(self, control: Control) -> None:
-        messages = control.receive()
-        if messages is None:
-            reason = "end of file"
-            raise GoneError(reason)
-        for message in messages:
-            what = message["is"]
-            if what == "started":
-                keys = {key: message[key] for key in ("pid", "isolation", "note")}
-                self._part.begin(**keys, **self._start_keys)
-                self._open = not self._stopped
-            elif what == "expired":
-                self._expire(control)
-            elif what == "ended":
-                self.ended = message
-                if not message["why"]:
-                    self._take_rest()
-
-    def _expire(self, control: Control) -> None:
-        if self._open:
-            self._take_rest()
-        self._open = False
-        self._part.expire()
-        control.send({"do": "ack"})
-
-
-def _readable(descriptors: list[int]) -> set[int]:
-    poll = select.poll()
-    for descriptor in descriptors:
-        poll.register(descriptor, select.POLLIN)
-    return {descriptor for descriptor, _ in poll.poll(_POLL_MS)}

@@ -32,10 +32,18 @@ if TYPE_CHECKING:
 def main(argv: list[str]) -> int:
     """Serve until the worker closes its end; return 0."""
     (descriptor,) = argv
+    return serve(Control(socket.socket(fileno=int(descriptor))))
+
+
+def serve(control: Control, *, imported: bool = False) -> int:
+    """Say that the server is up, and serve on `control` until end-of-file; return 0.
+
+    `imported` says that this process has the modules which its fork server is to import.
+    """
     process.become_subreaper()
-    server = Server(Control(socket.socket(fileno=int(descriptor))))
     try:
-        server.serve()
+        control.send({"is": "up", "pid": os.getpid()})
+        Server(control, imported=imported).serve()
     except GoneError:
         return 0
     finally:
@@ -46,8 +54,9 @@ def main(argv: list[str]) -> int:
 class Server:
     """Runs one request at a time."""
 
-    def __init__(self, control: Control) -> None:
+    def __init__(self, control: Control, *, imported: bool = False) -> None:
         self._control = control
+        self._imported = imported
         self._forks = ForkServer((), "")
         os.set_inheritable(control.fileno(), False)
 
@@ -60,8 +69,12 @@ class Server:
             for message in messages:
                 if message["do"] == "preload":
                     worker = self._control.fileno()
-                    self._forks = ForkServer(message["modules"], str(Path.cwd()), worker)
+                    self._forks = ForkServer(
+                        message["modules"], str(Path.cwd()), worker, imported=self._imported
+                    )
                     self._forks.start()
+                elif message["do"] == "spawn":
+                    self._forks = ForkServer((), "", reason=message["reason"])
                 elif message["do"] == "run" and not self._run(
                     Request.from_plain(message["request"])
                 ):

@@ -1,6 +1,7 @@
 """The fork server: a process that has imported the heavy packages, and templates forked from it.
 
-    preloaded   `python -m hwmatrix.target template CONTROL SERVER MODULES`; imports, and forks
+    preloaded   `python -m hwmatrix.target template CONTROL SERVER MODULES`; imports, and forks.
+                Below a zygote (zygote.py) it is forked itself, with everything imported
       template    one pytest session for files configured alike, stopped where collection begins
         child       one unit: goes on with that collection, of its own file
 
@@ -25,6 +26,7 @@ import threading
 import time
 import warnings
 import weakref
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -51,10 +53,21 @@ def main(argv: list[str]) -> int:
     """Import the modules, then fork a template whenever the server asks; return 0."""
     descriptor, server, *modules = argv
     process.die_with_parent(int(server))
-    if not getattr(sys.flags, "safe_path", False):
-        del sys.path[0]  # as in the child
+    leave_start_folder()
     control = Control(socket.socket(fileno=int(descriptor)))
     os.set_inheritable(control.fileno(), False)
+    serve(control, modules)
+    return 0
+
+
+def leave_start_folder() -> None:
+    """Take the folder that `python -m` starts in off the path, as in the child."""
+    if not getattr(sys.flags, "safe_path", False):
+        del sys.path[0]
+
+
+def serve(control: Control, modules: Sequence[str]) -> None:
+    """Import the modules, then fork a template whenever the server asks, until end-of-file."""
     started = time.monotonic()
     reason = preload(modules) or unsafe()
     quiet = about_plugins()
@@ -63,10 +76,10 @@ def main(argv: list[str]) -> int:
     while (messages := control.receive()) is not None:
         for message in messages:
             _fork_template(control, Request.from_plain(message["request"]), quiet)
-    return 0
 
 
-def about_plugins() -> list[str]:
+@cache
+def about_plugins() -> tuple[str, ...]:
     """Return the options that keep pytest silent about plugins' packages imported already.
 
     It warns that it can rewrite their asserts no more, and where warnings are errors it ends there.
@@ -77,10 +90,10 @@ def about_plugins() -> list[str]:
         if any(entry.group == "pytest11" for entry in distribution.entry_points):
             names |= {file.parts[0].removesuffix(".py") for file in distribution.files or ()}
     message = "Module already imported so cannot be rewritten; {}"
-    return [
+    return tuple(
         f"-Wignore:{message.format(name)}:pytest.PytestAssertRewriteWarning"
         for name in sorted(names & sys.modules.keys())
-    ]
+    )
 
 
 def preload(modules: Sequence[str]) -> str:
@@ -129,7 +142,7 @@ def _open_files() -> list[str]:
     return names
 
 
-def _fork_template(control: Control, request: Request, quiet: list[str]) -> None:
+def _fork_template(control: Control, request: Request, quiet: tuple[str, ...]) -> None:
     theirs, output = control.take_descriptor(), control.take_descriptor()
     me = os.getpid()
     pid = fork()
@@ -164,7 +177,7 @@ class Template:
         self._in_child = False
         self._lessons = Lessons(Path(request.lessons))
 
-    def run(self, output: int, quiet: list[str]) -> NoReturn:
+    def run(self, output: int, quiet: tuple[str, ...]) -> NoReturn:
         """Configure pytest as for the request, and serve; in the children, run and leave."""
         process.die_with_parent(self._parent)
         os.setsid()

@@ -90,6 +90,11 @@ class Worker:
         return True
 
     @pytest.hookimpl(tryfirst=True)
+    def pytest_keyboard_interrupt(self) -> None:
+        """Stop the run: a worker that has nothing to run yet says so too."""
+        self._relay.interrupted()
+
+    @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self) -> None:
         """End the slot's server."""
         self._relay.close()

@@ -11,7 +11,7 @@ import sys
 import tempfile
 import textwrap
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -151,6 +151,11 @@ class Engine:
         }
         return RunSpec(**{**values, **changes})
 
+    def unlike(self, spec: RunSpec) -> RunSpec:
+        """Return `spec` with slots that share no preloaded process, as those of devices."""
+        slots = [replace(slot, env={**slot.env, "ITS": str(slot.index)}) for slot in spec.slots]
+        return replace(spec, slots=tuple(slots))
+
     def start(self, spec: RunSpec) -> subprocess.Popen[str]:
         """Start a guard."""
         path = self.root.parent / "spec.json"
@@ -178,6 +183,9 @@ class Engine:
 
     def run(self, *units: Unit | str, **changes: Any) -> Result:
         return self.finish(self.start(self.spec(*units, **changes)))
+
+    def run_spec(self, spec: RunSpec) -> Result:
+        return self.finish(self.start(spec))
 
     def lines(self) -> list[Mapping[str, Any]]:
         return list(journal.read(self.folder))

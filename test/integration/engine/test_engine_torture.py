@@ -289,10 +289,10 @@ STEADY = """
 """
 
 # Forked processes bear the command line of the one that forked them: depth below the slot's server.
-DEPTHS = {"preloaded": 1, "template": 2, "child": 3}
-# Killed, these may cost the unit that runs on their slot, and nothing else.
-HURT_ONE = ("worker", "server", *DEPTHS)
-VICTIMS = ("guard", "supervisor", "controller", *HURT_ONE, "guard and supervisor")
+DEPTHS = {"server": 0, "preloaded": 1, "template": 2, "child": 3}
+# Killed, these may cost the unit that runs on their slot, and nothing else; a zygote costs none.
+HURT_ONE = ("worker", *DEPTHS)
+VICTIMS = ("guard", "supervisor", "controller", "zygote", *HURT_ONE, "guard and supervisor")
 
 
 def find(engine: Engine, guard: int, victim: str) -> list[int]:
@@ -301,12 +301,15 @@ def find(engine: Engine, guard: int, victim: str) -> list[int]:
         known = [int(p.stem.partition("-")[2]) for p in engine.folder.glob("journal/gw*.jsonl")]
         return [pid for pid in known if pid in engine.processes()]
     if victim in DEPTHS:
-        servers = engine.pids_of("hwmatrix.target server")
+        servers = engine.pids_of("hwmatrix.target server") or [
+            pid for zygote in zygotes(engine) for pid in below(zygote, 1)
+        ]
         return [pid for server in servers for pid in below(server, DEPTHS[victim])]
+    if victim == "zygote":
+        return zygotes(engine)
     words = {
         "supervisor": ("hwmatrix.supervise",),
         "controller": ("-m pytest", "hwmatrix.target.plugin"),
-        "server": ("hwmatrix.target server",),
     }
     if victim in words:
         return engine.pids_of(*words[victim])
@@ -314,6 +317,17 @@ def find(engine: Engine, guard: int, victim: str) -> list[int]:
         return [guard]
     supervisors = engine.pids_of(*words["supervisor"])
     return [guard, *supervisors] if supervisors else []
+
+
+def zygotes(engine: Engine) -> list[int]:
+    """Return the process that the slots' servers were forked from."""
+    found = engine.pids_of("hwmatrix.target zygote")
+    return [pid for pid in found if parent_of(pid) not in found]
+
+
+def parent_of(pid: int) -> int:
+    seen = process.look(pid)
+    return seen.parent if seen else 0
 
 
 def below(pid: int, depth: int) -> list[int]:
@@ -343,9 +357,13 @@ def strike(engine: Engine, guard: subprocess.Popen[str], victim: str, draw: rand
 def test_kill_at_a_random_moment(engine: Engine, victim: str, turn: int) -> None:
     """No process is left, every unit has an end or was never begun, the journal is whole."""
     draw = random.Random(f"{victim}{turn}")
-    engine.isolation = Isolation.FORK if victim in DEPTHS else draw.choice(list(Isolation))
+    forked = victim == "zygote" or DEPTHS.get(victim)
+    engine.isolation = Isolation.FORK if forked else draw.choice(list(Isolation))
     units = engine.write(**{f"file{index}": STEADY for index in range(4)})
-    guard = engine.start(engine.spec(*units, slots=2))
+    spec = engine.spec(*units, slots=2)
+    if victim != "zygote" and draw.choice([True, False]):
+        spec = engine.unlike(spec)
+    guard = engine.start(spec)
     moment = draw.uniform(0.2, 4.5)
     time.sleep(moment)
     struck = strike(engine, guard, victim, draw)
@@ -365,8 +383,8 @@ def test_kill_at_a_random_moment(engine: Engine, victim: str, turn: int) -> None
     whole -= {end["unit"] for end in result.of("UnitEnd") if end["cause"] != "finished"}
     for unit in whole:
         assert len(result.tests(unit)) == 20
-    if victim in HURT_ONE:
-        assert len(set(units) - whole) <= struck
+    if victim in {*HURT_ONE, "zygote"}:
+        assert len(set(units) - whole) <= (struck and victim != "zygote")
         assert result.ending["reason"] == ""
     for unit in set(units) - whole if victim in DEPTHS else ():
         goes_on_after(result, unit)

@@ -1,0 +1,247 @@
+"""Slots whose environments are alike share one preloaded process; nothing depends on it."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from test.integration.engine.conftest import Engine, Result
+
+    from hwmatrix.model import RunSpec
+
+IMPORTED = """
+    import os
+    import pathlib
+
+    with pathlib.Path(__file__).with_name("imports").open("a") as file:
+        file.write(f"{os.getpid()}\\n")
+"""
+
+SLOT = """
+    import os
+    import pathlib
+    import time
+
+    import heavy_package
+
+    def test_slot():
+        with pathlib.Path(__file__).with_name("slots").open("a") as file:
+            file.write(f"{os.environ['HWMATRIX_SLOT']} {os.getpid()}\\n")
+        time.sleep(0.5)
+"""
+
+HELD = """
+    import pathlib
+    import time
+
+    def test_held():
+        while not pathlib.Path(__file__).with_name("go").exists():
+            time.sleep(0.02)
+"""
+
+QUICK = """
+    def test_quick():
+        pass
+"""
+
+
+def heavy(engine: Engine, text: str = IMPORTED) -> None:
+    """Write the package that is imported before anything runs."""
+    (engine.root / "heavy_package.py").write_text(_dedent(text))
+    engine.env["PYTHONPATH"] += os.pathsep + str(engine.root)
+
+
+def _dedent(text: str) -> str:
+    return "\n".join(line.removeprefix("    ") for line in text.split("\n"))
+
+
+def spec_of(engine: Engine, *units: str, slots: int = 2, budget_s: float = 40.0) -> RunSpec:
+    made = [engine.unit(unit, budget_s=budget_s) for unit in units]
+    return engine.spec(*made, slots=slots, preload=("heavy_package",))
+
+
+def imports(engine: Engine) -> int:
+    """How many processes imported the package."""
+    return len(set((engine.root / "imports").read_text().split()))
+
+
+def check_all_finished(result: Result, *units: str) -> None:
+    assert [result.end(unit)["cause"] for unit in units] == ["finished"] * len(units)
+    for unit in units:
+        assert set(result.tests(unit).values()) == {"passed"}
+    assert result.ending["reason"] == ""
+
+
+def how(result: Result, units: tuple[str, ...]) -> dict[str, str]:
+    """How each unit's process was started, with the reason."""
+    starts = {unit: result.of("UnitStart", unit)[0] for unit in units}
+    return {unit: f"{s['isolation']} {s['note']}".strip() for unit, s in starts.items()}
+
+
+def zygote(engine: Engine) -> int:
+    found = engine.pids_of("hwmatrix.target zygote")
+    parents = {pid: _parent(pid) for pid in found}
+    (top,) = [pid for pid in found if parents[pid] not in found]
+    return top
+
+
+def _parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def test_one_import_for_all_slots(engine: Engine) -> None:
+    heavy(engine)
+    units = engine.write(one=SLOT, two=SLOT, three=SLOT, four=SLOT)
+    result = engine.run_spec(spec_of(engine, *units))
+    check_all_finished(result, *units)
+    assert imports(engine) == 1
+    assert set(how(result, units).values()) == {"fork"}
+    starts = result.of("UnitStart")
+    said = (engine.root / "slots").read_text().splitlines()
+    assert set(said) == {f"{start['slot']} {start['pid']}" for start in starts}
+    assert {start["slot"] for start in starts} == {0, 1}
+
+
+def test_slots_that_differ_import_for_themselves(engine: Engine) -> None:
+    """As slots of devices do: their visibility variable is there from the start."""
+    heavy(engine)
+    units = engine.write(one=SLOT, two=SLOT)
+    result = engine.run_spec(engine.unlike(spec_of(engine, *units)))
+    check_all_finished(result, *units)
+    assert imports(engine) == 2
+    assert set(how(result, units).values()) == {"fork"}
+
+
+def test_one_slot_shares_with_nobody(engine: Engine) -> None:
+    heavy(engine)
+    (unit,) = engine.write(one=HELD)
+    guard = engine.start(spec_of(engine, unit, slots=1))
+    engine.wait_for("TestStart")
+    assert engine.pids_of("hwmatrix.target zygote") == []
+    (engine.root / "go").touch()
+    check_all_finished(engine.finish(guard), unit)
+
+
+def test_killed_while_units_run(engine: Engine) -> None:
+    """Its servers outlive it, are nobody's orphans, and go on with the units to come."""
+    heavy(engine)
+    units = engine.write(one=HELD, two=HELD, three=QUICK, four=QUICK)
+    guard = engine.start(spec_of(engine, *units))
+    engine.wait_for("TestStart", 2)
+    gone = zygote(engine)
+    os.kill(gone, signal.SIGKILL)
+    servers = engine.pids_of("hwmatrix.target zygote")
+    # The supervisor looks for orphans once a second, and ends what it sees twice.
+    looks = engine.folder / "looks"
+    engine.wait_until(lambda: _counted(looks, gone, servers), "the servers did not go on")
+    (engine.root / "go").touch()
+    result = engine.finish(guard)
+    check_all_finished(result, *units)
+    assert imports(engine) == 1
+
+
+def _counted(looks: Path, gone: int, servers: list[int]) -> bool:
+    """True once the zygote's servers have lived without it for 80 looks, 4 s and more."""
+    assert all(Path(f"/proc/{pid}").exists() for pid in servers if pid != gone)
+    with looks.open("a") as file:
+        file.write(".")
+    return looks.stat().st_size > 80
+
+
+def test_killed_while_packages_are_imported(engine: Engine) -> None:
+    """The slots import for themselves then."""
+    once = """
+    import os
+    import pathlib
+    import time
+
+    with pathlib.Path(__file__).with_name("imports").open("a") as file:
+        file.write(f"{os.getpid()}\\n")
+    if pathlib.Path("/proc/self/cmdline").read_bytes().count(b"zygote"):
+        time.sleep(300)
+    """
+    heavy(engine, once)
+    units = engine.write(one=SLOT, two=SLOT)
+    guard = engine.start(spec_of(engine, *units))
+    engine.wait_until((engine.root / "imports").exists, "no import")
+    os.kill(zygote(engine), signal.SIGKILL)
+    result = engine.finish(guard)
+    check_all_finished(result, *units)
+    assert imports(engine) == 3
+    assert set(how(result, units).values()) == {"fork"}
+
+
+def test_unsafe_to_fork(engine: Engine) -> None:
+    heavy(
+        engine,
+        """
+    import threading
+    import time
+
+    threading.Thread(target=time.sleep, args=(300,), name="busy", daemon=True).start()
+    """,
+    )
+    units = engine.write(one=QUICK, two=QUICK)
+    result = engine.run_spec(spec_of(engine, *units))
+    check_all_finished(result, *units)
+    note = "spawn a fresh interpreter instead of a fork: Python threads run: busy"
+    assert set(how(result, units).values()) == {note}
+    assert "imports its packages itself" in (engine.folder / "pytest.log").read_text()
+
+
+HANGS = """
+    import pathlib
+    import time
+
+    pathlib.Path(__file__).with_name("imports").touch()
+    time.sleep(300)
+"""
+
+
+def test_import_that_takes_longer_than_the_budget(engine: Engine) -> None:
+    """Files are run all the same, in interpreters that import what they themselves import."""
+    heavy(engine, HANGS)
+    units = engine.write(one=QUICK, two=QUICK)
+    result = engine.run_spec(spec_of(engine, *units, budget_s=4.0))
+    check_all_finished(result, *units)
+    note = "spawn a fresh interpreter instead of a fork: packages were not imported within 4 s"
+    assert set(how(result, units).values()) == {note}
+
+
+@pytest.mark.parametrize("victim", ["guard", "worker"])
+def test_signal_while_packages_are_imported(engine: Engine, victim: str) -> None:
+    heavy(engine, HANGS)
+    units = engine.write(one=QUICK, two=QUICK)
+    guard = engine.start(spec_of(engine, *units, budget_s=400.0))
+    engine.wait_until((engine.root / "imports").exists, "no import")
+    engine.wait_until(lambda: len(list(engine.folder.glob("journal/gw*"))) == 2, "no workers")
+    pid = guard.pid if victim == "guard" else engine.worker("gw1")
+    os.kill(pid, signal.SIGINT)
+    result = engine.finish(guard)
+    assert result.accounted() == ["test_one.py", "test_two.py"]
+    reasons = {"guard": "SIGINT", "worker": "SIGINT to worker gw1"}
+    assert {line["reason"] for line in result.of("UnitNotRun")} == {reasons[victim]}
+    assert result.ending["exit_status"] is not None  # it ended by itself
+
+
+def test_server_killed(engine: Engine) -> None:
+    """Another is forked at once: nothing is imported again."""
+    heavy(engine)
+    units = engine.write(one=HELD, two=HELD, three=QUICK)
+    guard = engine.start(spec_of(engine, *units))
+    engine.wait_for("TestStart", 2)
+    top = zygote(engine)
+    servers = [pid for pid in engine.pids_of("hwmatrix.target zygote") if _parent(pid) == top]
+    assert len(servers) == 2
+    os.kill(servers[0], signal.SIGKILL)
+    engine.wait_for("UnitEnd")
+    (engine.root / "go").touch()
+    result = engine.finish(guard)
+    causes = sorted(result.end(unit)["cause"] for unit in units)
+    assert causes == ["crashed", "finished", "finished"]
+    assert imports(engine) == 1
