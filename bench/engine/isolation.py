@@ -124,7 +124,7 @@ def main() -> None:
     parser.add_argument("--sglang", default="", help="a folder in which sglang/test/ci lies")
     parser.add_argument("--skip", default="", help="ways to leave out, by their letters")
     given = parser.parse_args()
-    # Where it is set, every process compiles what the others have compiled: Python's default counts.
+    # Where it is set, every process compiles what others have compiled: Python's default counts.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder) / "project"

@@ -184,7 +184,7 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=1)
     parser.add_argument("--xdist", action="store_true", help="also xdist's own distributions")
     given = parser.parse_args()
-    # Where it is set, every process compiles what the others have compiled: Python's default counts.
+    # Where it is set, every process compiles what others have compiled: Python's default counts.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder) / "project"

@@ -173,7 +173,10 @@ def _fetcher(
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        raise UsageError(f"assets: {message}. See `python -m hwmatrix assets --help`.")
+        raise UsageError(
+            f"assets: {message}. Usage: assets SESSION [PATH ...]; sessions are listed by "
+            "`python -m hwmatrix list`, options by `python -m hwmatrix assets --help`."
+        )
 
 
 def parser() -> argparse.ArgumentParser:

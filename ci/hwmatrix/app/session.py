@@ -96,6 +96,7 @@ def run(
         prepared = replace(prepared, plan=earlier.spec.plan)
     plan = prepared.plan
     if request.plan_only:
+        assets.needs_of(prepared, plan.mine, place)  # what is wrong with them is told now
         screen.show_plan(plan, request, place)
         return 0
     if not plan.mine:

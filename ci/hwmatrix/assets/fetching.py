@@ -106,8 +106,12 @@ def fetch(asset: Asset, by: Fetcher) -> Path:
                 by.say(f"asset {asset.name}: fetching {seen.asset.source} ...")
                 _make(seen.asset, cache, by, until)
     except OSError as error:
+        what = f"{error.filename or cache}: {error.strerror or error}"
+        for place in (cache, *cache.parents):
+            if place.is_file():
+                what = f"{place} is a file, where a folder is needed"
         raise AssetError(
-            f"asset {asset.name}: {error.filename or cache}: {error.strerror or error}. Assets lie "
+            f"asset {asset.name}: {what}. Assets lie "
             f"in {cache}; make room or give permission there, or name another folder with {CACHE}."
         ) from error
     return find(asset, by.env, by.installed)

@@ -107,6 +107,11 @@ def faults(asset: Asset) -> tuple[str, ...]:
     if len(given) != 1:
         has = " and ".join(f"{name}=" for name in given) or "no source"
         return (*found, f"has {has}; needs one of package=, hub= and folder=.")
+    found += [
+        f"has a '$' without a variable's name in {name}={text!r}; allowed: $NAME and ${{NAME}}."
+        for name in ("hub", "revision", "folder")
+        if "$" in _VARIABLE.sub("", text := getattr(asset, name))
+    ]
     if asset.package and not _PACKAGE.fullmatch(asset.package):
         found.append(f"has package={asset.package!r}; allowed: name==version, one exact release.")
     if asset.hub:

@@ -222,6 +222,9 @@ def test_a_declaration_that_cannot_be_read_stops_its_session(project: Project) -
         assert "test/test_bad.py:4: requires_asset() has name=N, a name." in ended.err
         assert "nothing was fetched or run" in ended.err
     assert project.session("cpu-stage-b", "test/test_plain.py").status == 0
+    planned = project.session("cpu-stage-b", "--plan")
+    assert planned.status == 3
+    assert "test/test_bad.py:4: requires_asset() has name=N" in planned.err
     linted = project.hwmatrix("lint")
     assert linted.status == 3
     assert "test/test_bad.py:4: requires_asset()" in linted.out

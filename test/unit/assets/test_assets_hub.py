@@ -217,7 +217,7 @@ def test_a_cache_that_cannot_be_written_is_named(
 ) -> None:
     (tmp_path / "file").write_text("")
     blocked = {**env, "HWMATRIX_ASSETS": str(tmp_path / "file" / "assets")}
-    with pytest.raises(AssetError, match=r"tiny: .*Not a directory.*HWMATRIX_ASSETS"):
+    with pytest.raises(AssetError, match=r"tiny: .*/file is a file.*HWMATRIX_ASSETS"):
         fetch(tiny(), by(env=blocked))
     kernel = {**env, "HWMATRIX_ASSETS": "/proc/assets"}
     with pytest.raises(AssetError, match=r"/proc/assets.*make room or give permission"):
@@ -253,6 +253,13 @@ def test_variables_name_a_repository_a_folder_or_nothing_yet(
     both = tiny(hub="${OWNER}/tiny", revision="$COMMIT")
     set_ = {**env, "OWNER": "org", "COMMIT": REVISION}
     assert fetch(both, by(env=set_)) == tiny().path(env)
+
+
+def test_a_file_in_the_place_of_the_cache(tiny: Any, by: Any, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for name in ("file", "file/below"):
+        with pytest.raises(AssetError, match=r"/file is a file, where a folder is needed\."):
+            fetch(tiny(), by(env={"HWMATRIX_ASSETS": str(tmp_path / name)}))
 
 
 def test_folders_are_taken_as_they_are(by: Any, tmp_path: Path) -> None:
