@@ -150,7 +150,7 @@ class World:
             "PIP_RETRIES": "0",
             "NO_PROXY": "127.0.0.1",
             "HWMATRIX_INSTALLER": installer,
-            "HWMATRIX_INSTALL_LIMIT_S": "120",
+            "HWMATRIX_INSTALL_LIMIT_S": "600",
             **more,
         }
 
@@ -436,7 +436,7 @@ def test_two_sessions_build_one_environment(world: World) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(120)
+        thread.join(600)
     assert sorted(environment.reused for environment in made) == [False, True]
     assert made[0].folder == made[1].folder
 

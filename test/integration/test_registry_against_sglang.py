@@ -115,7 +115,9 @@ def lines(draw: st.DrawFn) -> str:
     return f"register_{draw(st.sampled_from(list(Backend)))}_ci({', '.join(arguments)})\n"
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(calls=st.lists(lines(), max_size=4, unique_by=lambda line: line.partition("(")[0]))
 def test_generated_calls_come_out_the_same(
     collector: Any, tmp_path: Path, calls: list[str]

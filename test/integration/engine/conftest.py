@@ -77,6 +77,9 @@ class Result:
 class Engine:
     """Makes files, specs and guards; waits and reads the journal."""
 
+    # How long to wait for what must come: a machine may be very busy, and only a red test waits so.
+    PATIENCE_S = 240.0
+
     def __init__(self, folder: Path) -> None:
         self.root = folder / "project"
         self.folder = folder / "run"
@@ -111,8 +114,9 @@ class Engine:
             "files": (name,),
             "selectors": (name,),
             "est_s": 1.0,
-            "test_limit_s": 20.0,
-            "budget_s": 40.0,
+            # Beyond every wait here: tests of limits give their own.
+            "test_limit_s": 2 * self.PATIENCE_S,
+            "budget_s": 3 * self.PATIENCE_S,
             "devices": 1,
             "shard": 1,
         }
@@ -170,7 +174,7 @@ class Engine:
         self.guards.append(guard)
         return guard
 
-    def finish(self, guard: subprocess.Popen[str], *, timeout_s: float = 60) -> Result:
+    def finish(self, guard: subprocess.Popen[str], *, timeout_s: float = PATIENCE_S) -> Result:
         """Wait for the guard, and for the last process of the run; return what is left."""
         output, _ = guard.communicate(timeout=timeout_s)
         ending = json.loads(output.splitlines()[-1]) if guard.returncode == 0 else {}
@@ -191,7 +195,7 @@ class Engine:
         return list(journal.read(self.folder))
 
     def wait_until(self, done: Callable[[], Any], what: str) -> None:
-        end = time.monotonic() + 40
+        end = time.monotonic() + self.PATIENCE_S
         while not done():
             assert time.monotonic() < end, (what, self.processes())
             time.sleep(0.05)

@@ -86,12 +86,13 @@ def test_resume_runs_what_is_left(engine: Engine) -> None:
         def test_second():
             if not Path("seen").exists():
                 Path("seen").touch()
-                time.sleep(60)
+                time.sleep(3600)
         """,
         third="def test_third():\n    pass\n",
     )
     guard = engine.start(engine.spec(*units))
     engine.wait_for("TestStart", 2)
+    engine.wait_until((engine.root / "seen").exists, "not seen")
     guard.send_signal(signal.SIGKILL)
     result = engine.finish(guard)
     assert [line["unit"] for line in result.of("UnitNotRun")] == ["test_third.py"]
@@ -116,11 +117,12 @@ def test_resume_closes_what_a_killed_supervisor_left_open(engine: Engine) -> Non
         def test_slow():
             if not Path("seen").exists():
                 Path("seen").touch()
-                time.sleep(60)
+                time.sleep(3600)
         """
     )
     guard = engine.start(engine.spec(unit))
     engine.wait_for("TestStart")
+    engine.wait_until((engine.root / "seen").exists, "not seen")
     engine.kill("hwmatrix.supervise")
     assert engine.finish(guard).of("UnitEnd") == []
     result = engine.run(unit, resumed=1)

@@ -11,6 +11,15 @@ if TYPE_CHECKING:
 
 ONE, TWO = "0000:01:00.0", "0000:02:00.0"
 PASSES = "def test_passes():\n    pass\n"
+# Once a slot is retired: else the other slot may be through with all units before that one is up.
+PASSES_LATE = """
+    import os, pathlib, time
+
+    def test_passes():
+        journal = pathlib.Path(os.environ["ENGINE_TEST_RUN"], "journal")
+        while not any("SlotRetired" in path.read_text() for path in journal.iterdir()):
+            time.sleep(0.02)
+"""
 
 
 def use(engine: Engine, key: str, mib: int) -> None:
@@ -23,7 +32,7 @@ def use(engine: Engine, key: str, mib: int) -> None:
 def test_slot_that_does_not_come_clear_is_retired(engine: Engine) -> None:
     use(engine, ONE, 9000)
     use(engine, TWO, 100)
-    units = engine.write(one=PASSES, two=PASSES, three=PASSES)
+    units = engine.write(one=PASSES_LATE, two=PASSES_LATE, three=PASSES_LATE)
     result = engine.run(*units, backend=Backend.AMD, keys=[ONE, TWO])
     (retired,) = result.of("SlotRetired")
     assert retired["slot"] == 0

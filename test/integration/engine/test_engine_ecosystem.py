@@ -409,7 +409,7 @@ STARTS_A_THREAD = """
 import threading
 import time
 
-threading.Thread(target=time.sleep, args=(9,), daemon=True, name="ticker").start()
+threading.Thread(target=time.sleep, args=(3600,), daemon=True, name="ticker").start()
 """
 
 
@@ -421,7 +421,7 @@ threading.Thread(target=time.sleep, args=(9,), daemon=True, name="ticker").start
             "Python threads run: ticker",
         ),
         (
-            "import subprocess\nHELPER = subprocess.Popen(['sleep', '9'])\n",
+            "import subprocess\nHELPER = subprocess.Popen(['sleep', '3600'])\n",
             "processes were started",
         ),
         ("STREAM = open('/dev/null')\n", ""),
@@ -462,7 +462,10 @@ def test_preloaded_module_is_there_before_the_file(engine: Engine) -> None:
 
 def test_template_killed_by_a_test(engine: Engine) -> None:
     units = engine.write(
-        kills="import os\n\ndef test_kills():\n    os.kill(os.getppid(), 9)\n    os.pause()\n",
+        kills=(
+            "import os, signal\n\n"
+            "def test_kills():\n    os.kill(os.getppid(), 9)\n    signal.pause()\n"
+        ),
         fine="def test_fine():\n    pass\n",
     )
     result = engine.run(*units)

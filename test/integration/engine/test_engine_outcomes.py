@@ -93,7 +93,8 @@ def check_hang(result: Result, unit: str) -> None:
     assert "said before the hang" in end["tail"]
     (expired,) = result.of("UnitExpired", unit)
     assert expired["test"] == f"{unit}::test_hang"
-    assert end["time"] - expired["time"] < 5
+    # Below 5 s where the processes get their turn (test_watch.py adds the steps up).
+    assert end["time"] - expired["time"] < 30
     assert result.tests(unit) == {"test_before": "passed"}
 
 
@@ -130,7 +131,8 @@ BAD = {
 
 
 def budgets(engine: Engine, name: str) -> Unit | str:
-    return engine.unit(name, test_limit_s=2.0, budget_s=5.0) if "hang" in name else name
+    # Long enough for the test before the hang on a very busy machine.
+    return engine.unit(name, test_limit_s=10.0, budget_s=20.0) if "hang" in name else name
 
 
 @pytest.mark.parametrize("name", sorted(BAD))
@@ -167,15 +169,17 @@ def test_soft_limit_names_the_test_and_the_file_goes_on(engine: Engine) -> None:
         import pytest
 
         def test_slow():
-            time.sleep(60)
+            time.sleep(3600)
 
         @pytest.mark.timeout(0.5, method="thread")
         def test_with_its_own_limit():
-            time.sleep(60)
+            time.sleep(3600)
 
+        @pytest.mark.timeout(240)
         def test_that_fails():
             pytest.fail("Timeout (>1.0s) from pytest-timeout.")
 
+        @pytest.mark.timeout(240)
         def test_after():
             pass
         """
@@ -197,11 +201,11 @@ def test_hang_in_c_that_signals_can_reach_shows_its_stack(engine: Engine) -> Non
         import sys
 
         def test_waits_for_another():
-            code = "import time\\ndef inner():\\n    time.sleep(60)\\ninner()"
+            code = "import time\\ndef inner():\\n    time.sleep(3600)\\ninner()"
             subprocess.run([sys.executable, "-c", code])
         """
     )
-    result = engine.run(engine.unit(unit, test_limit_s=30.0, budget_s=4.0))
+    result = engine.run(engine.unit(unit, test_limit_s=60.0, budget_s=20.0))
     end = result.end(unit)
     assert end["cause"] == "budget"
     assert "in test_waits_for_another" in end["tail"]
@@ -263,6 +267,6 @@ def test_an_idle_thread_pool_does_not_keep_the_process(
 ) -> None:
     """Pools of torch's compiler and of others are left open; the interpreter ends them itself."""
     (unit,) = engine.write(pool=POOL)
-    result = engine.run(engine.unit(unit, budget_s=30, test_limit_s=20), isolation=isolation)
+    result = engine.run(engine.unit(unit, budget_s=120, test_limit_s=100), isolation=isolation)
     assert result.tests(unit) == {"test_pool": "passed"}
     assert result.end(unit)["cause"] == "finished"

@@ -22,8 +22,8 @@ SLOW = """
         pass
 
     def test_slow():
-        subprocess.Popen(["sleep", "100"], start_new_session=True)
-        time.sleep(100)
+        subprocess.Popen(["sleep", "3600"], start_new_session=True)
+        time.sleep(3600)
 """
 
 QUICK = """
@@ -92,7 +92,8 @@ def test_second_signal_does_not_wait_for_tests(engine: Engine) -> None:
 
 def test_deadline(engine: Engine) -> None:
     units = engine.write(slow=SLOW, never=QUICK)
-    result = engine.run(*units, deadline_s=5.0)
+    # Long enough for the slow test to begin on a very busy machine.
+    result = engine.run(*units, deadline_s=30.0)
     assert result.ending["reason"] == "deadline"
     assert result.end("test_slow.py")["cause"] == "stopped"
     assert result.of("UnitNotRun")[0]["reason"] == "deadline"
@@ -200,16 +201,25 @@ def test_slot_server_killed_between_two_units(engine: Engine) -> None:
 def test_first_failure_stops_the_rest(engine: Engine) -> None:
     units = engine.write(
         fails="""
+        import pathlib
         import time
 
         def test_fails():
-            time.sleep(2)
+            while not pathlib.Path("begun").exists():
+                time.sleep(0.02)
             assert False
 
         def test_after():
             pass
         """,
-        slow=SLOW,
+        slow="""
+        import pathlib
+        import time
+
+        def test_slow():
+            pathlib.Path("begun").touch()
+            time.sleep(3600)
+        """,
         never=QUICK,
     )
     result = engine.run(*units, slots=2, fail_fast=True)
@@ -251,7 +261,7 @@ def test_folder_that_cannot_be_written(engine: Engine) -> None:
     (unit,) = engine.write(quick=QUICK)
     engine.folder.write_text("a file stands where the folder should be")
     guard = engine.start(engine.spec(unit))
-    output, _ = guard.communicate(timeout=60)
+    output, _ = guard.communicate(timeout=engine.PATIENCE_S)
     assert guard.returncode == 1
     assert "RunFolderError" in output
     assert "cannot be written (File exists)" in output
@@ -271,10 +281,10 @@ def test_guard_and_supervisor_killed_together(engine: Engine) -> None:
 
 def start_and_wait_for_import(engine: Engine) -> subprocess.Popen[str]:
     """Start a run whose heavy packages take longer to import than anybody waits."""
-    (engine.root / "heavy_package.py").write_text("import time\ntime.sleep(300)\n")
+    (engine.root / "heavy_package.py").write_text("import time\ntime.sleep(3600)\n")
     engine.env["PYTHONPATH"] += os.pathsep + str(engine.root)
     units = engine.write(one=QUICK, two=QUICK)
-    patient = [engine.unit(unit, budget_s=400.0) for unit in units]
+    patient = [engine.unit(unit, budget_s=3600.0) for unit in units]
     guard = engine.start(engine.spec(*patient, preload=("heavy_package",)))
     engine.wait_until(lambda: engine.pids_of("heavy_package"), "no import")
     return guard

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 ROUNDS = range(int(os.environ.get("HWMATRIX_TORTURE", "1")))
 
+BUDGET_S = 15.0  # long enough for the bad test to begin on a very busy machine
+
 GOOD = "def test_good():\n    pass\n"
 
 DEREFERENCES_NULL = """
@@ -170,8 +172,9 @@ def budget(result: Result, engine: Engine) -> None:
     assert (end["cause"], end["test"]) == ("budget", "test_bad.py::test_bad")
     (expired,) = result.of("UnitExpired")
     (started,) = result.of("UnitStart", "test_bad.py")
-    assert expired["limit_s"] == 4
-    assert end["time"] - started["time"] < expired["limit_s"] + 5
+    assert expired["limit_s"] == BUDGET_S
+    # Below 5 s after the budget where the processes get their turn (test_watch.py).
+    assert end["time"] - started["time"] < expired["limit_s"] + 30
     assert engine.folder.exists()
 
 
@@ -251,9 +254,9 @@ def killed(result: Result, engine: Engine) -> None:
 CASES: Mapping[str, tuple[str, Callable[[Result, Engine], None], Mapping[str, Any]]] = {
     "dereferences null": (DEREFERENCES_NULL, segfault, {}),
     "exits with success": (EXITS_WITH_SUCCESS, success, {}),
-    "ignores SIGTERM": (IGNORES_SIGTERM, budget, {"budget_s": 4.0}),
+    "ignores SIGTERM": (IGNORES_SIGTERM, budget, {"budget_s": BUDGET_S}),
     "daemon holding a port": (DAEMON, daemon_is_gone, {}),
-    "blocks all signals in C": (BLOCKS_SIGNALS, budget, {"budget_s": 4.0}),
+    "blocks all signals in C": (BLOCKS_SIGNALS, budget, {"budget_s": BUDGET_S}),
     "memory bomb under a limit": (MEMORY_BOMB, failed, {}),
     "200 MB of output": (MUCH_OUTPUT, log_is_capped, {"options": ("-s",)}),
     "fork bomb of 50": (FORK_BOMB, fifty_are_gone, {}),

@@ -135,7 +135,7 @@ def gate(project: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
             capture_output=True,
             encoding="utf-8",
             check=False,
-            timeout=60,
+            timeout=240,
         )
 
     return run

@@ -177,7 +177,7 @@ def test_nox_has_the_gate(project: Path) -> None:
         capture_output=True,
         encoding="utf-8",
         check=False,
-        timeout=60,
+        timeout=240,
     )
     assert sessions(done) == ["cuda-nightly", "amd-nightly"]
 

@@ -30,6 +30,9 @@ from pathlib import Path
 
 def test_span():
     began = time.monotonic()
+    Path({folder!r}, {name!r} + ".begun").touch()
+    while not all(Path({folder!r}, other + ".begun").exists() for other in {beside!r}):
+        time.sleep(0.02)  # its worker may not be up yet
     time.sleep(0.4)
     row = dict(file={name!r}, devices=os.environ["HWMATRIX_DEVICES"], began=began,
         slot=os.environ["HWMATRIX_SLOT"], ended=time.monotonic())
@@ -37,13 +40,19 @@ def test_span():
 """
 
 
-def spans(project: Project, plan: dict[str, str], *words: str) -> dict[str, Any]:
-    """Run one file per entry (name: suite); return what each saw of itself."""
+def spans(
+    project: Project, plan: dict[str, str], *words: str, meet: tuple[str, ...] = ()
+) -> dict[str, Any]:
+    """Run one file per entry (name: suite); return what each saw of itself.
+
+    The files in `meet` go on only once all of them have begun.
+    """
     project.table.write_text(project.table.read_text() + ROWS)
     records = project.root / "records"
     records.mkdir()
     for name, suite in plan.items():
-        body = BODY.format(name=name, folder=str(records))
+        beside = meet if name in meet else ()
+        body = BODY.format(name=name, folder=str(records), beside=beside)
         path = project.root / project.file(f"test_{name}.py", body)
         path.write_text(path.read_text().replace("stage-b-test-cpu", suite, 1))
     ended = project.session("cpu-stage-b", *words)
@@ -64,7 +73,7 @@ def test_wide_and_exclusive_files_are_placed_as_such(project: Project) -> None:
         "wide": "stage-b-test-cpu-2-rank",
         "quiet": "stage-b-quiet",
     }
-    seen = spans(project, rows, "--slots", "2")
+    seen = spans(project, rows, "--slots", "2", meet=("narrow_a", "narrow_b"))
     assert {name: row["devices"] for name, row in seen.items()} == {
         "narrow_a": "1",
         "narrow_b": "1",

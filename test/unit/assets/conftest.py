@@ -125,7 +125,7 @@ def by(env: dict[str, str], said: list[str]) -> Callable[..., Fetcher]:
             "env": env,
             "wheel": no_wheel,
             "say": said.append,
-            "answer_s": 5.0,
+            "answer_s": 240.0,
             "pauses_s": (0.0, 0.0),
         }
         return Fetcher(**{**usual, **changes})

@@ -6,11 +6,12 @@ import subprocess
 import sys
 import threading
 import time
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hwmatrix.assets import fetch, find, look, size_of, wanted
+from hwmatrix.assets import fetch, find, locking, look, size_of, wanted
 from hwmatrix.assets.hub import shown
 from hwmatrix.assets.locking import locked
 from hwmatrix.errors import AssetError
@@ -155,7 +156,7 @@ def test_a_kill_leaves_no_half_asset_and_whole_files_are_kept(
     with subprocess.Popen(
         [sys.executable, "-c", code], env={**os.environ, **env, "REVISION": REVISION}
     ) as child:
-        end = time.monotonic() + 60
+        end = time.monotonic() + 240
         while not list(cache.glob(".tiny-*.part/sub/weights.bin.partial")):
             assert time.monotonic() < end
             time.sleep(0.01)
@@ -173,16 +174,21 @@ def test_a_kill_leaves_no_half_asset_and_whole_files_are_kept(
 
 
 def test_who_waits_says_for_whom_and_not_for_ever(
-    tiny: Any, by: Any, env: dict[str, str], said: list[str]
+    tiny: Any, by: Any, env: dict[str, str], said: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cache = assets.cache_folder(env)
     cache.mkdir()
-    until = time.monotonic() + 60
+    until = time.monotonic() + 240
+    # Once it was said, the time is over: it must not be over before.
+    passed = SimpleNamespace(
+        monotonic=lambda: time.monotonic() + (300 if said else 0), sleep=time.sleep
+    )
+    monkeypatch.setattr(locking, "time", passed)
     with (
         locked(cache / f".{tiny().key}.lock", "tiny", until=until, say=said.append),
         pytest.raises(AssetError, match=f"tiny: pid {os.getpid()} on .* is still fetching"),
     ):
-        fetch(tiny(), by(env={**env, "HWMATRIX_ASSETS_LIMIT_S": "0.3"}))
+        fetch(tiny(), by(env={**env, "HWMATRIX_ASSETS_LIMIT_S": "240"}))
     assert f"pid {os.getpid()} on " in said[0]
     assert "waiting" in said[0]
     assert fetch(tiny(), by()).is_dir()

@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import sys
+import time
 import urllib.request
 from typing import TYPE_CHECKING
 
 import pytest
 
 from hwmatrix import process
-from hwmatrix.kit import ServerError, start_server
+from hwmatrix.kit import ServerError, servers, start_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,11 +25,11 @@ print("starting on", port, flush=True)
 if mode == "dies":
     sys.exit("no model here")
 if mode == "mute":
-    time.sleep(60)
+    time.sleep(3600)
 if mode == "stubborn":
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 if mode == "family":
-    code = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(60)"
+    code = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(3600)"
     children = [subprocess.Popen([sys.executable, "-c", code], start_new_session=own)
                 for own in (False, True)]
     print("children", *[child.pid for child in children], flush=True)
@@ -65,7 +66,7 @@ def log(tmp_path: Path) -> Path:
 
 
 def get(url: str) -> str:
-    with urllib.request.urlopen(url, timeout=5) as answer:
+    with urllib.request.urlopen(url, timeout=240) as answer:
         return str(answer.read().decode())
 
 
@@ -97,7 +98,17 @@ def test_one_that_ends_at_once_is_named_with_its_log(command: Make, log: Path) -
         start_server(command("dies"), log=log)
 
 
-def test_one_that_is_never_ready_is_ended_at_the_limit(command: Make, log: Path) -> None:
+def test_one_that_is_never_ready_is_ended_at_the_limit(
+    command: Make, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = servers._answers
+
+    def once_it_is_up(server: servers.Server, ready: str) -> bool:
+        while "starting on" not in server.tail():
+            time.sleep(0.02)
+        return answers(server, ready)
+
+    monkeypatch.setattr(servers, "_answers", once_it_is_up)
     with pytest.raises(ServerError, match=r"(?s)was not ready after .*starting on"):
         start_server(command("mute"), log=log, limit_s=1.0)
 

@@ -113,7 +113,7 @@ def parse(raw: bytes) -> dict[str, Any]:
 SETTINGS = settings(
     max_examples=60,
     deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 
 

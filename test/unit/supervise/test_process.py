@@ -14,7 +14,7 @@ from hwmatrix import process
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-SLEEP = [sys.executable, "-c", "import time; print(1, flush=True); time.sleep(60)"]
+SLEEP = [sys.executable, "-c", "import time; print(1, flush=True); time.sleep(3600)"]
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def test_handlers_of_another_process_are_seen(sleeper: subprocess.Popen[bytes]) 
 
 
 def test_sweep_kills_all_but_what_is_to_stay(sleeper: subprocess.Popen[bytes]) -> None:
-    code = f"import subprocess, time; subprocess.Popen({SLEEP!r}); time.sleep(60)"
+    code = f"import subprocess, time; subprocess.Popen({SLEEP!r}); time.sleep(3600)"
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as parent:
         assert parent.stdout is not None
         parent.stdout.readline()
@@ -88,7 +88,7 @@ def test_sweep_kills_all_but_what_is_to_stay(sleeper: subprocess.Popen[bytes]) -
         assert len(before) == 1
         process.become_subreaper()
         others = {p.pid for p in process.descendants(os.getpid())} - before - {parent.pid}
-        swept = process.sweep(keep=others)
+        swept = process.sweep(keep=others, within_s=240)
         process.become_subreaper(on=False)
         assert swept.killed == before | {parent.pid}
         assert swept.left == ()
@@ -105,7 +105,7 @@ def test_sweep_gives_up_in_time(sleeper: subprocess.Popen[bytes]) -> None:
 def test_child_ends_with_its_parent() -> None:
     child = (
         "import os, sys, time; from hwmatrix import process;"
-        "print(process.die_with_parent(int(sys.argv[1])), flush=True); time.sleep(60)"
+        "print(process.die_with_parent(int(sys.argv[1])), flush=True); time.sleep(3600)"
     )
     parent = (
         "import os, subprocess, sys;"
@@ -114,7 +114,7 @@ def test_child_ends_with_its_parent() -> None:
     )
     done = subprocess.run([sys.executable, "-c", parent], stdout=subprocess.PIPE, check=False)
     pid = int(done.stdout)
-    end = time.monotonic() + 10
+    end = time.monotonic() + 240
     while (seen := process.look(pid)) is not None and not seen.dead:
         assert time.monotonic() < end
         time.sleep(0.01)

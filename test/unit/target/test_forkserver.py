@@ -41,8 +41,8 @@ class Bench:
             "log": str(self.folder / "log"),
             "stacks": str(self.folder / "stacks"),
             "temporary": str(self.folder / "tmp"),
-            "test_limit_s": 30.0,
-            "budget_s": 60.0,
+            "test_limit_s": 240.0,
+            "budget_s": 240.0,
             "worker_input": {"workerid": "gw0"},
             "isolation": "fork",
             "lessons": str(self.folder / ".lessons"),
@@ -51,7 +51,7 @@ class Bench:
 
     def status(self, server: ForkServer, request: Request) -> int:
         child, template = server.fork(request, self.write)
-        end = time.monotonic() + 60
+        end = time.monotonic() + 240
         while (status := child.status()) is None:
             assert time.monotonic() < end
             time.sleep(0.01)
@@ -153,7 +153,7 @@ def test_no_answer_in_time() -> None:
     with other, pytest.raises(GoneError, match="no answer in time"):
         forkserver._wait(Control(one), time.monotonic())
     with pytest.raises(GoneError, match="end of file"):
-        forkserver._wait(Control(one), time.monotonic() + 5)
+        forkserver._wait(Control(one), time.monotonic() + 240)
     one.close()
 
 
