@@ -50,6 +50,14 @@ def batching(model, *, new_tokens: int = 16, **config: object) -> Iterator[objec
         yield manager
 
 
+def held(manager) -> contextlib.AbstractContextManager[object]:
+    """Hold the engine while requests come in, where this transformers can: they meet then.
+
+    Without that, a thread that gets no turn between two requests lets the first one run alone.
+    """
+    return manager.pause() if hasattr(manager, "pause") else contextlib.nullcontext()
+
+
 def collect(manager, wanted: set[str]) -> dict[str, object]:
     """Return the final output of each wanted request, in the order in which they finished.
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from engine import batching, collect, counted, greedy, prompt, settings
+from engine import batching, collect, counted, greedy, held, prompt, settings
 from platform_facts import DEVICE
 from tiny_models import qwen3
 
@@ -63,8 +63,9 @@ def run_under_pressure(model, *, blocks: int, **config):
         counted(RequestState, "create_equivalent_initial_request") as evictions,
         batching(model, new_tokens=NEW, num_blocks=blocks, **config) as manager,
     ):
-        for name, ids in words.items():
-            manager.add_request(ids, request_id=name)
+        with held(manager):
+            for name, ids in words.items():
+                manager.add_request(ids, request_id=name)
         done = collect(manager, set(words))
     return words, {name: output.generated_tokens for name, output in done.items()}, len(evictions)
 

@@ -11,10 +11,8 @@ load.
 
 from __future__ import annotations
 
-import contextlib
-
 import pytest
-from engine import batching, collect, counted, greedy, prompt
+from engine import batching, collect, counted, greedy, held, prompt
 from tiny_models import qwen3
 from transformers import ContinuousBatchingManager
 
@@ -62,7 +60,7 @@ def serve(model, words: dict[str, list[int]], scheduler: str, *, cancel: str = "
         with batching(
             model, new_tokens=NEW, scheduler_type=scheduler, **manager_settings
         ) as manager:
-            with manager.pause() if CAN_PAUSE else contextlib.nullcontext():
+            with held(manager):
                 for name, ids in words.items():
                     manager.add_request(ids, request_id=name)
                 if cancel:
