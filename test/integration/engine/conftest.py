@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import hwmatrix
-from hwmatrix import codec, journal
+from hwmatrix import codec, journal, process
 from hwmatrix.model import Backend, Device, Isolation, Plan, RunSpec, Slot, Unit
 
 if TYPE_CHECKING:
@@ -233,8 +233,10 @@ class Engine:
         return found[0]
 
     def kill(self, *words: str) -> None:
-        """SIGKILL the one process whose command line holds all `words`."""
-        os.kill(self.pid_of(*words), signal.SIGKILL)
+        """SIGKILL the one process whose command line holds all `words`; return once it is dead."""
+        pid = self.pid_of(*words)
+        os.kill(pid, signal.SIGKILL)
+        self.wait_until(lambda: (seen := process.look(pid)) is None or seen.dead, "not dead")
 
     def not_measured(self) -> None:
         """When these tests are measured themselves, what they run must not print or write it."""
