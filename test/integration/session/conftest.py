@@ -152,7 +152,13 @@ class Project:
 
     def env(self) -> dict[str, str]:
         keep = {k: v for k, v in os.environ.items() if not k.startswith(("HWMATRIX_", "GITHUB_"))}
-        return {**keep, "PYTHONPATH": str(PACKAGE), "PYTHONDONTWRITEBYTECODE": "1"}
+        return {
+            **keep,
+            "PYTHONPATH": str(PACKAGE),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            # Else it would wait for sessions of other tests, and of whoever works on this host.
+            "HWMATRIX_LEASES": str(self.root / "leases"),
+        }
 
     def hwmatrix(self, *words: str, env: Mapping[str, str] | None = None) -> Ended:
         done = subprocess.run(
