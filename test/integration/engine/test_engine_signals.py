@@ -92,8 +92,14 @@ def test_second_signal_does_not_wait_for_tests(engine: Engine) -> None:
 
 def test_deadline(engine: Engine) -> None:
     units = engine.write(slow=SLOW, never=QUICK)
-    # Long enough for the slow test to begin on a very busy machine.
-    result = engine.run(*units, deadline_s=30.0)
+    guard = engine.start(engine.spec(*units, deadline_s=15.0))
+    (start,) = engine.wait_for("RunStart")
+    engine.wait_until(lambda: engine.pids_of("-m pytest", "hwmatrix.target.plugin"), "no pytest")
+    # However long the slow test takes to begin, nobody looks at the clock before.
+    os.kill(start["pid"], signal.SIGSTOP)
+    engine.wait_for("TestStart", 2)
+    os.kill(start["pid"], signal.SIGCONT)
+    result = engine.finish(guard)
     assert result.ending["reason"] == "deadline"
     assert result.end("test_slow.py")["cause"] == "stopped"
     assert result.of("UnitNotRun")[0]["reason"] == "deadline"
