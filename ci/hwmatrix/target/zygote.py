@@ -45,7 +45,9 @@ def main(argv: list[str]) -> int:
         ready, _, _ = select.select([listener], [], [], _ROUND_S)
         _reap()
         if ready:
-            with contextlib.suppress(OSError, GoneError):  # a worker that died while it asked
+            # It died while it asked; or no descriptor or process is left: then it sees the end of
+            # its channel, and starts a server itself.
+            with contextlib.suppress(OSError, GoneError, IndexError):
                 _answer(listener)
     return 0
 
