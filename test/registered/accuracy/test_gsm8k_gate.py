@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 register_cpu_ci(
-    80,
+    100,
     suite="stage-b-test-cpu",
 )
 # cuda: copied from cpu, not measured there; in the accuracy suites, where the declared weights are

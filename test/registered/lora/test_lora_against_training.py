@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 register_cpu_ci(
-    35,
+    50,
     suite="stage-b-test-cpu",
 )
 # cuda: copied from cpu, never measured there. amd and xpu: copied from cuda.
