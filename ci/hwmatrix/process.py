@@ -176,6 +176,14 @@ def send(target: Process, number: int) -> bool:
     return True
 
 
+def end_of(pid: int) -> int | None:
+    """Return a descriptor that can be read once child `pid` has ended; None where there is none."""
+    try:
+        return os.pidfd_open(pid)
+    except (AttributeError, OSError):
+        return None  # not Linux, or a sandbox without the call: look now and then
+
+
 def _send_by_pid(pid: int, number: int) -> bool:
     try:
         os.kill(pid, number)

@@ -19,13 +19,15 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hwmatrix import codec, placing, process, runfolder
+from hwmatrix import codec, placing, process, runfolder, sharing
 from hwmatrix.journal import Journal
 from hwmatrix.model import RunSpec
 from hwmatrix.supervise import accounts, lastfailed
 
 if TYPE_CHECKING:
     from types import FrameType
+
+    from hwmatrix.model import Slot
 
 DEADLINE = "deadline"
 GUARD_GONE = "the guard died"
@@ -58,6 +60,7 @@ class Supervisor:
         self._received: list[int] = []
         self._stop_at: float | None = None  # when the grace is over
         self._orphans: frozenset[int] = frozenset()
+        self._zygote: subprocess.Popen[bytes] | None = None
 
     def run(self) -> int:
         """Run to the end, whatever it is; return 0."""
@@ -85,24 +88,29 @@ class Supervisor:
     def _start(self) -> subprocess.Popen[bytes]:
         ini = self._folder / "outer.ini"
         ini.write_text("[pytest]\n", encoding="utf-8")
+        slots, env = self._slots(), self._env()
         with (self._folder / runfolder.OUTER_LOG).open("wb") as log:
+            path = Path(self._temporary) / runfolder.ZYGOTE
+            self._zygote = sharing.start(self._spec, slots, env, path=path, log=log.fileno())
             return subprocess.Popen(
                 self._command(ini),
                 cwd=self._spec.root,
-                env=self._env(),
+                env=env,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
             )
 
+    def _slots(self) -> tuple[Slot, ...]:
+        """Return the slots that get a worker: none that has nothing to run."""
+        return placing.useful(self._spec.slots, runfolder.units_to_run(self._spec))
+
     def _command(self, ini: Path) -> list[str]:
         """Return the outer pytest's command: nothing of the project's own configuration applies."""
-        units = runfolder.units_to_run(self._spec)
-        # A worker imports heavy packages: none is started that has nothing to run.
-        slots = max(1, len(placing.useful(self._spec.slots, units)))
+        slots = max(1, len(self._slots()))
         # Every unit may take its worker with it once; a worker that cannot even start may not
         # keep the run busy for ever.
-        restarts = len(units) + 2 * slots
+        restarts = len(runfolder.units_to_run(self._spec)) + 2 * slots
         return [
             *[self._spec.python, "-m", "pytest", "-c", str(ini), "--rootdir", self._spec.root],
             *["-p", "xdist", "-p", "hwmatrix.target.plugin", "-p", "no:cacheprovider"],
@@ -124,8 +132,9 @@ class Supervisor:
         limit_s = self._spec.deadline_s
         deadline = time.monotonic() + limit_s if limit_s else None
         handled, next_look = 0, time.monotonic() + _ORPHAN_S
+        ended = process.end_of(controller.pid)
         while controller.poll() is None:
-            if not self._listen():
+            if not self._listen(ended):
                 self._stop(GUARD_GONE, at_once=True)
             for number in self._received[handled:]:
                 handled += 1
@@ -141,10 +150,11 @@ class Supervisor:
                 next_look = now + _ORPHAN_S
                 self._end_orphans(controller.pid)
 
-    def _listen(self) -> bool:
-        """Wait a moment for the guard; False once it is gone."""
-        readable, _, _ = select.select([self._guard], [], [], _TICK_S)
-        if not readable:
+    def _listen(self, ended: int | None) -> bool:
+        """Wait a moment for the guard, or for the `ended` of a process; False once it is gone."""
+        waited = [self._guard.fileno(), *([] if ended is None else [ended])]
+        readable, _, _ = select.select(waited, [], [], _TICK_S)
+        if self._guard.fileno() not in readable:
             return True
         try:
             data = self._guard.recv(1 << 16)
@@ -169,7 +179,8 @@ class Supervisor:
     def _end_orphans(self, controller: int) -> None:
         """Kill what re-parented to this process: its own parent, a slot's server, was killed."""
         tree = process.descendants(os.getpid())
-        mine = {p.pid for p in tree if p.parent == os.getpid() and p.pid != controller}
+        known = {controller, *([self._zygote.pid] if self._zygote else [])}
+        mine = {p.pid for p in tree if p.parent == os.getpid() and p.pid not in known}
         tops = {pid for pid in mine if not self._serves(pid)}
         for orphan in [p for p in tree if p.pid in tops & self._orphans]:
             for found in [orphan, *process.below(orphan.pid, tree)]:

@@ -11,7 +11,6 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-from hwmatrix.target import sharing
 from hwmatrix.target.wire import Control, GoneError
 
 if TYPE_CHECKING:
@@ -89,10 +88,7 @@ class SlotServer:
     def _start(self) -> None:
         ours, theirs = socket.socketpair()
         with theirs:
-            forked = self._zygote is not None and sharing.ask(
-                self._zygote, self._env, self._cwd, theirs
-            )
-            if not forked:
+            if not self._ask_zygote(theirs):
                 self._zygote = None
                 self._popen = self._spawn(theirs)
         self._control = Control(ours)
@@ -103,6 +99,23 @@ class SlotServer:
         elif self._reason:
             with contextlib.suppress(GoneError):
                 self._control.send({"do": "spawn", "reason": self._reason})
+
+    def _ask_zygote(self, channel: socket.socket) -> bool:
+        """Ask for a server on `channel`; False where nobody listens.
+
+        It comes once the packages are imported, and says so on the channel; end-of-file there means
+        that it will not come.
+        """
+        if self._zygote is None:
+            return False
+        message = {"env": self._env, "cwd": self._cwd}
+        try:
+            with socket.socket(socket.AF_UNIX) as connection:
+                connection.connect(str(self._zygote))
+                Control(connection).send(message, [channel.fileno()])
+        except (OSError, GoneError):
+            return False
+        return True
 
     def _spawn(self, theirs: socket.socket) -> subprocess.Popen[bytes]:
         return subprocess.Popen(

@@ -12,7 +12,6 @@ import pytest
 from hwmatrix import placing, runfolder
 from hwmatrix.journal import Journal
 from hwmatrix.redact import redactor
-from hwmatrix.target import sharing
 from hwmatrix.target.scheduler import ListScheduler, Node
 
 if TYPE_CHECKING:
@@ -41,14 +40,6 @@ class Controller:
             stopping=self._stopping,
             retired=self._retired,
             at_once=spec.at_once,
-        )
-        self._temporary = Path(os.environ[runfolder.TEMPORARY])
-        self._zygote = sharing.start(
-            spec,
-            self._slots,
-            os.environ,
-            path=self._temporary / runfolder.ZYGOTE,
-            parent=os.getpid(),
         )
         self._failures = 0
         self._limit = 1 if spec.fail_fast else spec.max_failures
@@ -112,12 +103,6 @@ class Controller:
                         part, cause="crashed", tail=f"its worker died ({error})", now=time.time()
                     ),
                 )
-
-    def pytest_unconfigure(self) -> None:
-        """End the zygote: the workers are gone."""
-        if self._zygote is not None:
-            self._zygote.kill()
-            self._zygote.wait()
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self) -> None:

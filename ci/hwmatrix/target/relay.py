@@ -11,9 +11,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hwmatrix import runfolder
+from hwmatrix import runfolder, slotenv
 from hwmatrix.model import Isolation
-from hwmatrix.target import lastfailed, memory, slotenv
+from hwmatrix.target import lastfailed, memory
 from hwmatrix.target.client import SlotServer
 from hwmatrix.target.conversation import POLL_MS, Conversation
 from hwmatrix.target.part import Part, Sink, lost

@@ -4,9 +4,10 @@
       slot server   forked for each worker that asks; below it everything is as below any other
 
 The packages of N slots cost one import instead of N at once, and one copy of their pages. The
-controller starts it before its workers, so it imports while they start. It never answers: a server
-that is up says so itself, on the channel that the worker sent along. Nothing depends on it: when it
-cannot be forked (`template.unsafe`) or was killed, workers start servers of their own (client.py).
+supervisor starts it beside the controller, so it imports while the workers start. It never answers:
+a server that is up says so itself, on the channel that the worker sent along. Nothing depends on
+it: when it cannot be forked (`template.unsafe`) or was killed, workers start servers of their own
+(client.py).
 """
 
 from __future__ import annotations

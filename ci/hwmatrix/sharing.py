@@ -1,4 +1,4 @@
-"""Whether the slots of a run share one preloaded process, and the two sides that use it.
+"""Whether the slots of a run share one preloaded process (target/zygote.py), and its start.
 
 They do where their environments differ by nothing that a package could read while it is imported:
 on CPUs. Some runtimes read a device's visibility variable as soon as they are loaded, so slots
@@ -7,15 +7,13 @@ of devices import their packages themselves.
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
-import sys
 from typing import TYPE_CHECKING
 
-from hwmatrix import runfolder
+from hwmatrix import runfolder, slotenv
 from hwmatrix.model import Isolation
-from hwmatrix.target import slotenv
-from hwmatrix.target.wire import Control, GoneError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -31,7 +29,7 @@ def common_env(
 ) -> dict[str, str] | None:
     """Return the environment in which packages can be imported for all `slots`; None if none can.
 
-    One slot alone has nobody to share with. `env` is that of the outer pytest.
+    One slot alone has nobody to share with. `env` is that of controller and workers.
     """
     if len(slots) < 2:  # noqa: PLR2004 - said above
         return None
@@ -44,11 +42,11 @@ def common_env(
 
 
 def start(
-    spec: RunSpec, slots: Sequence[Slot], env: Mapping[str, str], *, path: Path, parent: int
+    spec: RunSpec, slots: Sequence[Slot], env: Mapping[str, str], *, path: Path, log: int
 ) -> subprocess.Popen[bytes] | None:
     """Start the zygote that listens at `path`; None where slots do not share, or it cannot listen.
 
-    `parent` is the pid of this process, with which it ends. `env` as for `common_env`.
+    It ends with this process, and prints to the descriptor `log`. `env` as for `common_env`.
     """
     units = runfolder.units_to_run(spec)
     forks = Isolation.FORK in {unit.isolation or spec.isolation for unit in units}
@@ -63,29 +61,14 @@ def start(
             return None
         return subprocess.Popen(
             [
-                *[sys.executable, "-m", "hwmatrix.target", "zygote"],
-                *[str(listener.fileno()), str(parent), *spec.preload],
+                *[spec.python, "-m", "hwmatrix.target", "zygote"],
+                *[str(listener.fileno()), str(os.getpid()), *spec.preload],
             ],
             env=common,
             cwd=spec.root,
             stdin=subprocess.DEVNULL,
-            stdout=sys.stderr.fileno(),
+            stdout=log,
+            stderr=log,
             pass_fds=(listener.fileno(),),
             start_new_session=True,
         )
-
-
-def ask(path: Path, env: Mapping[str, str], cwd: str, channel: socket.socket) -> bool:
-    """Ask the zygote at `path` for a slot server on `channel`; False where nobody listens.
-
-    It comes once the packages are imported, and says so on the channel; end-of-file there means
-    that it will not come.
-    """
-    try:
-        with socket.socket(socket.AF_UNIX) as connection:
-            connection.connect(str(path))
-            message = {"env": dict(env), "cwd": cwd}
-            Control(connection).send(message, [channel.fileno()])
-    except (OSError, GoneError):
-        return False
-    return True

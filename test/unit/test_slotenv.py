@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hwmatrix.model import Backend, Device, Plan, RunSpec, Slot, Unit
-from hwmatrix.target.slotenv import server_env, slot_facts, unit_env
+from hwmatrix.slotenv import server_env, slot_facts, unit_env
 
 UNIT = Unit(
     id="a.py",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from hwmatrix import sharing
 from hwmatrix.model import Backend, Device, Isolation, Plan, RunSpec, Slot, Unit
-from hwmatrix.target import sharing
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -83,11 +83,11 @@ def test_one_slot_or_none() -> None:
 def test_nothing_is_started_where_nothing_forks(tmp_path: Path) -> None:
     spawned = replace(UNIT, isolation=Isolation.SPAWN)
     spec = replace(SPEC, plan=replace(SPEC.plan, units=(spawned,)))
-    assert sharing.start(spec, slots(), ENV, path=tmp_path / "zygote", parent=1) is None
+    assert sharing.start(spec, slots(), ENV, path=tmp_path / "zygote", log=2) is None
     assert not list(tmp_path.iterdir())
 
 
 def test_path_too_long_for_a_socket(tmp_path: Path) -> None:
     folder = tmp_path / ("long" * 40)
     folder.mkdir()
-    assert sharing.start(SPEC, slots(), ENV, path=folder / "zygote", parent=1) is None
+    assert sharing.start(SPEC, slots(), ENV, path=folder / "zygote", log=2) is None
