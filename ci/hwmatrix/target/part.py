@@ -61,7 +61,7 @@ class Part:
         self.number = number
         self.attempt = attempt
         self.keys: dict[str, object] = {"unit": unit.id, "attempt": attempt, "part": number}
-        self._begun = False
+        self.begun = False
         self._failures = 0
         self._finished = 0
         self._faults: list[str] = []
@@ -86,7 +86,7 @@ class Part:
 
     def begin(self, **keys: object) -> None:
         """Journal that the process runs."""
-        self._begun = True
+        self.begun = True
         self._journal.write("UnitStart", **self.keys, **keys)
 
     def take(self, event: dict[str, Any]) -> None:
@@ -146,7 +146,7 @@ class Part:
         A part that was stopped before it had a process has no end: the unit was not run.
         """
         self._ended = ended or self._ended
-        if self.cause == "stopped" and not self._begun:
+        if self.cause == "stopped" and not self.begun:
             return
         seconds = time.monotonic() - self._started
         status = self._pytest_status if self.cause == "finished" else self._ended["exit_status"]

@@ -144,9 +144,20 @@ class Relay:
             self._journal.write("RunStop", reason=reason)
 
     def _run_part(self, part: Part, budget_s: float) -> None:
+        try:
+            self._converse(part, budget_s)
+        except GoneError:  # nothing of the part had begun: it need not suffer for the server
+            self._converse(part, budget_s, last=True)
+
+    def _converse(self, part: Part, budget_s: float, *, last: bool = False) -> None:
+        """Ask the server for the part, listen until it ended, and say so.
+
+        Raises:
+            GoneError: the server died before the part began; unless `last`, which is its end then.
+        """
         read, write = os.pipe()
         conversation = Conversation(part, Frames(read), self._start_keys(part))
-        control = None
+        control, again = None, False
         try:
             try:
                 control = self._send(self._request(part, budget_s), write)
@@ -156,10 +167,14 @@ class Relay:
                 self._listen(conversation, control)
                 raise
         except GoneError as error:
+            again = not (last or part.begun)
+            if again:
+                raise
             conversation.ended = lost(f"the slot's server died ({error})")
         finally:
             os.close(read)
-            part.end(conversation.ended)
+            if not again:
+                part.end(conversation.ended)
 
     def _listen(self, conversation: Conversation, control: Control | None) -> None:
         """Return once the part has ended; at once where it was never asked for."""

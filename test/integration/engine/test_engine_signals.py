@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -201,6 +202,27 @@ def test_slot_server_killed_between_two_units(engine: Engine) -> None:
     result = engine.finish(guard)
     assert [result.end(unit)["cause"] for unit in units] == ["finished", "finished"]
     assert result.tests("test_quick.py") == {"test_quick": "passed"}
+    assert result.ending["reason"] == ""
+
+
+def test_slot_server_killed_before_its_unit_began(engine: Engine) -> None:
+    """It has the request, and waits for the packages: another server takes the unit."""
+    (engine.root / "heavy_package.py").write_text(
+        "import pathlib, time\n"
+        "seen = pathlib.Path(__file__).with_name('seen')\n"
+        "if not seen.exists():\n"
+        "    seen.touch()\n"
+        "    time.sleep(3600)\n"
+    )
+    engine.env["PYTHONPATH"] += os.pathsep + str(engine.root)
+    units = engine.write(quick=QUICK, other=QUICK)
+    guard = engine.start(engine.spec(*units, preload=("heavy_package",)))
+    engine.wait_until((engine.root / "seen").exists, "no import")
+    time.sleep(1)  # the request is on its way; a server that dies before it comes is no different
+    engine.kill("hwmatrix.target server")
+    result = engine.finish(guard)
+    assert [result.end(unit)["cause"] for unit in units] == ["finished", "finished"]
+    assert {start["isolation"] for start in result.of("UnitStart")} == {"fork"}
     assert result.ending["reason"] == ""
 
 
