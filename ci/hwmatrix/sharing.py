@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from hwmatrix.model import RunSpec, Slot
 
+_WAITING = 128  # workers that can ask while packages are imported; replaced ones ask again
 _OWN = "HWMATRIX_"  # what a slot is told about itself: read when a test asks, not by packages
 
 
@@ -56,7 +57,7 @@ def start(
     with socket.socket(socket.AF_UNIX) as listener:
         try:
             listener.bind(str(path))
-            listener.listen(len(slots))
+            listener.listen(_WAITING)
         except OSError:  # a path of more than 107 bytes: each slot imports its packages itself
             return None
         return subprocess.Popen(

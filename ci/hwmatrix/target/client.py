@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _END_S = 10.0  # the server's own bound on ending a child is below this
+_ASK_S = 10.0  # the kernel takes the request at once, whatever the zygote does
 _END_OF_FILE = "end of file"
 
 
@@ -111,6 +112,7 @@ class SlotServer:
         message = {"env": self._env, "cwd": self._cwd}
         try:
             with socket.socket(socket.AF_UNIX) as connection:
+                connection.settimeout(_ASK_S)
                 connection.connect(str(self._zygote))
                 Control(connection).send(message, [channel.fileno()])
         except (OSError, GoneError):
