@@ -58,18 +58,18 @@ def start(
         try:
             listener.bind(str(path))
             listener.listen(_WAITING)
-        except OSError:  # a path of more than 107 bytes: each slot imports its packages itself
+            return subprocess.Popen(
+                [
+                    *[spec.python, "-m", "hwmatrix.target", "zygote"],
+                    *[str(listener.fileno()), str(os.getpid()), *spec.preload],
+                ],
+                env=common,
+                cwd=spec.root,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                pass_fds=(listener.fileno(),),
+                start_new_session=True,
+            )
+        except OSError:  # a path of more than 107 bytes, no process left: each slot has its own
             return None
-        return subprocess.Popen(
-            [
-                *[spec.python, "-m", "hwmatrix.target", "zygote"],
-                *[str(listener.fileno()), str(os.getpid()), *spec.preload],
-            ],
-            env=common,
-            cwd=spec.root,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            pass_fds=(listener.fileno(),),
-            start_new_session=True,
-        )

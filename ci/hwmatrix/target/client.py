@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import select
 import signal
@@ -44,7 +45,7 @@ class SlotServer:
         self._popen: subprocess.Popen[bytes] | None = None
         self._pidfd: int | None = None
         self._control: Control | None = None
-        self._up = False
+        self._up = self._served = False
         self._reason = ""
         self._start()
 
@@ -69,16 +70,25 @@ class SlotServer:
         return self._control if self._up else None
 
     def _take(self, pid: int) -> None:
-        self._up = True
+        self._up = self._served = True
         if self._popen is None:
             with contextlib.suppress(OSError):  # a sandbox without the call: it ends by itself
                 self._pidfd = os.pidfd_open(pid)
 
-    def give_up_preload(self, reason: str) -> None:
-        """Start another server, in an interpreter of its own, that imports nothing beforehand."""
+    def patience_s(self, budget_s: float) -> float:
+        """Return how long to wait for a server: what imports may take, or seconds after those."""
+        return min(budget_s, _ASK_S) if self._zygote is not None and self._served else budget_s
+
+    def give_up(self, waited_s: float) -> None:
+        """Start another server, in an interpreter of its own, and no zygote is asked any more.
+
+        Where a zygote still imports after `waited_s`, the other one imports nothing beforehand.
+        """
         self.close()
-        self._zygote = self._preload = None
-        self._reason = reason
+        if not self._served:
+            self._preload = None
+            self._reason = f"packages were not imported within {waited_s:.0f} s"
+        self._zygote = None
         self._start()
 
     def _ended(self) -> bool:
@@ -87,10 +97,11 @@ class SlotServer:
         return self._pidfd is not None and _readable(self._pidfd, 0)
 
     def _start(self) -> None:
-        ours, theirs = socket.socketpair()
-        with theirs:
-            if not self._ask_zygote(theirs):
-                self._zygote = None
+        ours = self._ask_zygote()
+        if ours is None:
+            self._zygote = None
+            ours, theirs = socket.socketpair()
+            with theirs:
                 self._popen = self._spawn(theirs)
         self._control = Control(ours)
         if self._preload is not None:
@@ -101,23 +112,28 @@ class SlotServer:
             with contextlib.suppress(GoneError):
                 self._control.send({"do": "spawn", "reason": self._reason})
 
-    def _ask_zygote(self, channel: socket.socket) -> bool:
-        """Ask for a server on `channel`; False where nobody listens.
+    def _ask_zygote(self) -> socket.socket | None:
+        """Ask for a server and return the channel to it; None where nobody listens.
 
         It comes once the packages are imported, and says so on the channel; end-of-file there means
         that it will not come.
         """
         if self._zygote is None:
-            return False
-        message = {"env": self._env, "cwd": self._cwd}
+            return None
+        # An environment may be larger than what a socket takes before anybody reads it.
+        file = self._zygote.with_name(f"{self._zygote.name}.{os.getpid()}.json")
+        ours, theirs = socket.socketpair()
         try:
-            with socket.socket(socket.AF_UNIX) as connection:
+            with theirs, socket.socket(socket.AF_UNIX) as connection:
+                file.write_text(json.dumps({"env": self._env, "cwd": self._cwd}), encoding="utf-8")
+                asked = Control(connection)
                 connection.settimeout(_ASK_S)
                 connection.connect(str(self._zygote))
-                Control(connection).send(message, [channel.fileno()])
+                asked.send({"file": str(file)}, [theirs.fileno()])
         except (OSError, GoneError):
-            return False
-        return True
+            ours.close()
+            return None
+        return ours
 
     def _spawn(self, theirs: socket.socket) -> subprocess.Popen[bytes]:
         return subprocess.Popen(

@@ -8,11 +8,9 @@ import socket
 import subprocess
 import sys
 import time
-import traceback
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from hwmatrix import process
 from hwmatrix.target.forked import PREAMBLE, READ, Forked, Template, key_of
 from hwmatrix.target.wire import Control, GoneError, Request
 
@@ -42,7 +40,8 @@ class ForkServer:
     cwd: str
     worker: int | None = None
     reason: str = ""  # why nothing can be forked, "" where that is not known
-    imported: bool = False  # this process has them: the preloaded process is a fork of it
+    # Its descriptor and pid, where the preloaded process is there already (zygote.py).
+    adopted: tuple[int, int] | None = None
     _templates: dict[tuple[object, ...], Template] = field(default_factory=dict)
     _refused: dict[tuple[object, ...], str] = field(default_factory=dict)
     _popen: subprocess.Popen[bytes] | None = None  # kept: one that is forgotten warns
@@ -51,9 +50,14 @@ class ForkServer:
 
     def start(self) -> None:
         """Start the preloaded process, without waiting for it."""
-        ours, theirs = socket.socketpair()
-        with theirs:
-            self._pid = self._fork(ours, theirs) if self.imported else self._spawn(theirs)
+        if self.adopted:
+            descriptor, self._pid = self.adopted
+            ours = socket.socket(fileno=descriptor)
+            ours.set_inheritable(False)
+        else:
+            ours, theirs = socket.socketpair()
+            with theirs:
+                self._pid = self._spawn(theirs)
         self._control = Control(ours)
         self.reason = "unknown"
 
@@ -67,25 +71,6 @@ class ForkServer:
             start_new_session=True,
         )
         return self._popen.pid
-
-    def _fork(self, ours: socket.socket, theirs: socket.socket) -> int:
-        from hwmatrix.target import template  # it imports pytest, which this process has then
-
-        me = os.getpid()
-        pid = template.fork()
-        if pid:
-            return pid
-        try:
-            ours.close()
-            if self.worker is not None:
-                os.close(self.worker)
-            process.die_with_parent(me)
-            os.setsid()
-            template.serve(Control(theirs), self.modules)
-        except BaseException:  # noqa: BLE001 - printed: above here is the slot's server
-            traceback.print_exc()
-        finally:
-            os._exit(0)
 
     def pids(self) -> frozenset[int]:
         """The processes that stay between units."""

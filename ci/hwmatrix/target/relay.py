@@ -202,12 +202,13 @@ class Relay:
 
     def _server_up(self, within_s: float) -> Control | None:
         """Wait for the server, which may wait for packages to be imported; None if told to stop."""
-        end = time.monotonic() + within_s
+        waited_s = self._server.patience_s(within_s)
+        end = time.monotonic() + waited_s
         while (control := self._server.control(POLL_MS / 1000)) is None:
             if self.stopping():
                 return None
             if time.monotonic() >= end:
-                self._server.give_up_preload(f"packages were not imported within {within_s:.0f} s")
+                self._server.give_up(waited_s)
                 end += within_s
         return control
 

@@ -1,6 +1,7 @@
 """The slot's server: starts one child per unit, watches it, and sweeps after it.
 
-`python -m hwmatrix.target server CONTROL`, with the number of the control channel's descriptor.
+`python -m hwmatrix.target server CONTROL [PRELOADED PID]`, with the number of the control channel's
+descriptor, and those of a preloaded process that a zygote forked.
 It runs in a session of its own, so that a Ctrl-C at the terminal does not reach it, and is a
 subreaper: whatever a test leaves behind re-parents to it and is killed before the next unit. When
 the worker dies it reads end-of-file, kills what runs, and leaves.
@@ -31,19 +32,12 @@ if TYPE_CHECKING:
 
 def main(argv: list[str]) -> int:
     """Serve until the worker closes its end; return 0."""
-    (descriptor,) = argv
-    return serve(Control(socket.socket(fileno=int(descriptor))))
-
-
-def serve(control: Control, *, imported: bool = False) -> int:
-    """Say that the server is up, and serve on `control` until end-of-file; return 0.
-
-    `imported` says that this process has the modules which its fork server is to import.
-    """
+    descriptor, *adopted = [int(word) for word in argv]
     process.become_subreaper()
+    control = Control(socket.socket(fileno=descriptor))
     try:
         control.send({"is": "up", "pid": os.getpid()})
-        Server(control, imported=imported).serve()
+        Server(control, (adopted[0], adopted[1]) if adopted else None).serve()
     except GoneError:
         return 0
     finally:
@@ -54,9 +48,9 @@ def serve(control: Control, *, imported: bool = False) -> int:
 class Server:
     """Runs one request at a time."""
 
-    def __init__(self, control: Control, *, imported: bool = False) -> None:
+    def __init__(self, control: Control, adopted: tuple[int, int] | None = None) -> None:
         self._control = control
-        self._imported = imported
+        self._adopted = adopted
         self._forks = ForkServer((), "")
         os.set_inheritable(control.fileno(), False)
 
@@ -70,7 +64,7 @@ class Server:
                 if message["do"] == "preload":
                     worker = self._control.fileno()
                     self._forks = ForkServer(
-                        message["modules"], str(Path.cwd()), worker, imported=self._imported
+                        message["modules"], str(Path.cwd()), worker, adopted=self._adopted
                     )
                     self._forks.start()
                 elif message["do"] == "spawn":

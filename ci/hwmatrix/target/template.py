@@ -19,6 +19,7 @@ import gc
 import importlib
 import importlib.util
 import os
+import signal
 import socket
 import sys
 import tempfile
@@ -175,6 +176,7 @@ class Template:
         self._reporter = Reporter(request.worker_input)
         self._timeouts = Timeouts(request.test_limit_s)
         self._in_child = False
+        self._ignores_children = False
         self._lessons = Lessons(Path(request.lessons))
 
     def run(self, output: int, quiet: tuple[str, ...]) -> NoReturn:
@@ -203,6 +205,10 @@ class Template:
         reason = unsafe()
         if reason:
             self._refuse(reason)
+        # Whoever ignores it cannot wait for a child; the children ignore it again.
+        self._ignores_children = signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN
+        if self._ignores_children:
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         settle()
         sys.stdout.flush()
         self._control.send({"is": "ready"})
@@ -242,6 +248,8 @@ class Template:
         """Turn this copy of the template into the child of one unit."""
         process.die_with_parent(parent)
         os.setsid()
+        if self._ignores_children:
+            signal.signal(signal.SIGCHLD, signal.SIG_IGN)
         os.environ.update(request.env)
         tempfile.tempdir = None  # it was cached for the template's environment
         watch_stacks(request.stacks)

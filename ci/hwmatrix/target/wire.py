@@ -75,6 +75,7 @@ class Control:
     """One end of the control channel."""
 
     def __init__(self, sock: socket.socket) -> None:
+        sock.settimeout(None)  # a package may have set another default
         self._socket = sock
         self._buffer = b""
         self._descriptors: list[int] = []
@@ -92,7 +93,8 @@ class Control:
         data = json.dumps(message).encode() + b"\n"
         try:
             sent = socket.send_fds(self._socket, [data], list(descriptors)) if descriptors else 0
-            self._socket.sendall(data[sent:])
+            if data[sent:]:  # sending nothing fails too where the other side has read all and left
+                self._socket.sendall(data[sent:])
         except OSError as error:
             raise GoneError(str(error)) from error
 
@@ -113,8 +115,10 @@ class Control:
         return self._descriptors.pop(0)
 
     def close(self) -> None:
-        """Close this end; the other one reads end-of-file."""
+        """Close this end, and descriptors that nobody took; the other one reads end-of-file."""
         self._socket.close()
+        while self._descriptors:
+            os.close(self._descriptors.pop())
 
 
 def frame(event: Mapping[str, object]) -> bytes:

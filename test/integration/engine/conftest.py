@@ -232,6 +232,16 @@ class Engine:
         assert len(found) == 1, self.processes()
         return found[0]
 
+    def another_folder(self) -> None:
+        """Let the next run of this engine have a folder of its own."""
+        self.folder = self.folder.with_name(f"{self.folder.name}2")
+        self.env[MARKER] = str(self.folder)
+
+    def children_of(self, parent: int, *words: str) -> list[int]:
+        """The children of a process whose command line holds all `words`."""
+        known = [(pid, process.look(pid)) for pid in self.pids_of(*words)]
+        return [pid for pid, seen in known if seen is not None and seen.parent == parent]
+
     def kill(self, *words: str) -> None:
         """SIGKILL the one process whose command line holds all `words`; return once it is dead."""
         pid = self.pid_of(*words)

@@ -10,6 +10,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 if TYPE_CHECKING:
     import subprocess
 
@@ -87,14 +89,8 @@ def how(result: Result, units: tuple[str, ...]) -> dict[str, str]:
 
 
 def zygote(engine: Engine) -> int:
-    found = engine.pids_of("hwmatrix.target zygote")
-    parents = {pid: _parent(pid) for pid in found}
-    (top,) = [pid for pid in found if parents[pid] not in found]
-    return top
-
-
-def _parent(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    (found,) = engine.children_of(engine.pid_of("hwmatrix.supervise"), "hwmatrix.target zygote")
+    return found
 
 
 def test_one_import_for_all_slots(engine: Engine) -> None:
@@ -138,7 +134,8 @@ def test_killed_while_units_run(engine: Engine) -> None:
     engine.wait_for("TestStart", 2)
     gone = zygote(engine)
     os.kill(gone, signal.SIGKILL)
-    servers = engine.pids_of("hwmatrix.target zygote")
+    servers = engine.pids_of("hwmatrix.target server")
+    assert len(servers) == 2
     # The supervisor looks for orphans once a second, and ends what it sees twice.
     looks = engine.folder / "looks"
     engine.wait_until(lambda: _counted(looks, gone, servers), "the servers did not go on")
@@ -263,7 +260,8 @@ def test_server_killed(engine: Engine) -> None:
     guard = engine.start(spec_of(engine, *units))
     engine.wait_for("TestStart", 2)
     top = zygote(engine)
-    servers = [pid for pid in engine.pids_of("hwmatrix.target zygote") if _parent(pid) == top]
+    servers = engine.pids_of("hwmatrix.target server")
+    assert sorted(servers) == sorted(engine.children_of(top, "hwmatrix.target server"))
     assert len(servers) == 2
     os.kill(servers[0], signal.SIGKILL)
     engine.wait_for("UnitEnd")
@@ -272,3 +270,129 @@ def test_server_killed(engine: Engine) -> None:
     causes = sorted(result.end(unit)["cause"] for unit in units)
     assert causes == ["crashed", "finished", "finished"]
     assert imports(engine) == 1
+
+
+# What an import may do to its interpreter; with it, whatever then holds in a slot of its own must
+# hold in one that shares: the outcome of the tests, how they were started, and the budget.
+IMPORTS = {
+    "timeout of sockets": "import socket; socket.setdefaulttimeout(1)",
+    "no poll": "import select; del select.poll",
+    "clock stands": "import time; time.monotonic = lambda now=time.monotonic(): now",
+    "children ignored": "import signal; signal.signal(signal.SIGCHLD, signal.SIG_IGN)",
+    "signals blocked": "import signal; signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})",
+    "variable": "import os; os.environ['SET_BY_IMPORT'] = '1'",
+    "no spec": "import sys, types; sys.modules[__name__] = types.SimpleNamespace()",
+    "exit": "raise SystemExit",
+    "descriptors": "import os; os.closerange(3, 50); KEPT = [open(os.devnull) for _ in range(10)]",
+}
+PROBE = """
+    import os
+    import time
+
+    def test_first():
+        assert os.environ.get("SET_BY_IMPORT", "1") == "1"
+        assert os.environ["HWMATRIX_SLOT"] in "01"
+        time.sleep(1.5)
+
+    def test_second():
+        assert ("SET_BY_IMPORT" in os.environ) == os.path.exists("variable")
+"""
+DIES = """
+    import os
+
+    def test_dies():
+        os._exit(7)
+"""
+
+
+@pytest.mark.parametrize("name", IMPORTS)
+def test_what_an_import_does_is_as_without_sharing(engine: Engine, name: str) -> None:
+    heavy(engine, f"    {IMPORTS[name]}")
+    if name == "variable":
+        (engine.root / "variable").touch()
+    units = engine.write(one=PROBE, two=PROBE, dies=DIES)
+    shared = facts(engine.run_spec(spec_of(engine, *units)), units)
+    engine.another_folder()
+    assert facts(engine.run_spec(engine.unlike(spec_of(engine, *units))), units) == shared
+    assert shared["causes"] == ["finished", "finished", "crashed"]
+    assert shared["status"] == 7
+
+
+def facts(result: Result, units: tuple[str, ...]) -> dict[str, object]:
+    return {
+        "causes": [result.end(unit)["cause"] for unit in units],
+        "status": result.end("test_dies.py")["exit_status"],
+        "tests": {unit: result.tests(unit) for unit in units},
+        "isolation": {line["isolation"] for line in result.of("UnitStart")},
+    }
+
+
+def test_budget_where_the_clock_stands(engine: Engine) -> None:
+    heavy(engine, f"    {IMPORTS['clock stands']}")
+    units = engine.write(slow="def test_slow():\n    __import__('time').sleep(3600)\n", quick=QUICK)
+    result = engine.run_spec(spec_of(engine, *units, budget_s=15.0))
+    assert result.end("test_slow.py")["cause"] == "budget"
+    assert result.end("test_quick.py")["cause"] == "finished"
+
+
+def test_import_that_starts_a_process(engine: Engine) -> None:
+    """The reason is told at once: nobody waits for a process that holds what the zygote held."""
+    start = "get_context('fork').Process(target=time.sleep, args=(3600,)).start()"
+    heavy(engine, f"    import time\n    from multiprocessing import get_context\n    {start}")
+    units = engine.write(one=QUICK, two=QUICK)
+    result = engine.run_spec(spec_of(engine, *units, budget_s=3600.0))
+    check_all_finished(result, *units)
+    assert all("processes were started" in said for said in how(result, units).values())
+
+
+def test_workers_killed_while_they_wait(engine: Engine) -> None:
+    """Dead workers leave their places in the queue; those that replace them still get one."""
+    guard = start_and_wait_for_import(engine)
+    seen: set[Path] = set()
+    for _ in range(4):
+        engine.wait_until(lambda: set(engine.folder.glob("journal/gw*")) - seen, "no worker")
+        for path in set(engine.folder.glob("journal/gw*")) - seen:
+            seen.add(path)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(path.stem.partition("-")[2]), signal.SIGKILL)
+    engine.wait_until(lambda: len(list(engine.folder.glob("journal/gw*"))) > len(seen), "no more")
+    guard.send_signal(signal.SIGINT)
+    result = engine.finish(guard)
+    assert result.accounted() == ["test_one.py", "test_two.py"]
+    assert result.ending["exit_status"] is not None
+
+
+def test_large_environment(engine: Engine) -> None:
+    """Larger than what a socket takes before anybody reads it."""
+    heavy(engine, HANGS)
+    engine.env |= {f"LARGE_{number}": "x" * 100_000 for number in range(4)}
+    units = engine.write(one=QUICK, two=QUICK)
+    result = engine.run_spec(spec_of(engine, *units, budget_s=15.0))
+    check_all_finished(result, *units)
+
+
+def test_zygote_stopped_and_a_server_killed(engine: Engine) -> None:
+    """Packages are known to be importable, so the slot imports them itself before long."""
+    heavy(engine)
+    units = engine.write(one=HELD, two=HELD, three=QUICK)
+    guard = engine.start(spec_of(engine, *units, budget_s=3600.0))
+    engine.wait_for("TestStart", 2)
+    top = zygote(engine)
+    os.kill(top, signal.SIGSTOP)
+    os.kill(engine.children_of(top, "hwmatrix.target server")[0], signal.SIGKILL)
+    engine.wait_for("UnitEnd")
+    engine.wait_until(lambda: imports(engine) == 2, "no second import")
+    (engine.root / "go").touch()
+    result = engine.finish(guard)
+    assert result.end("test_three.py")["cause"] == "finished"
+
+
+def test_sixteen_slots(engine: Engine) -> None:
+    """Workers that ask when the packages are imported already get one server each."""
+    heavy(engine)
+    units = engine.write(**{f"number{index:02}": SLOT for index in range(16)})
+    result = engine.run_spec(spec_of(engine, *units, slots=16))
+    check_all_finished(result, *units)
+    assert imports(engine) == 1
+    assert set(how(result, units).values()) == {"fork"}
+    assert len({start["slot"] for start in result.of("UnitStart")}) > 1

@@ -304,9 +304,7 @@ def find(engine: Engine, guard: int, victim: str) -> list[int]:
         known = [int(p.stem.partition("-")[2]) for p in engine.folder.glob("journal/gw*.jsonl")]
         return [pid for pid in known if pid in engine.processes()]
     if victim in DEPTHS:
-        servers = engine.pids_of("hwmatrix.target server") or [
-            pid for zygote in zygotes(engine) for pid in below(zygote, 1)
-        ]
+        servers = engine.pids_of("hwmatrix.target server")
         return [pid for server in servers for pid in below(server, DEPTHS[victim])]
     if victim == "zygote":
         return zygotes(engine)
@@ -324,13 +322,8 @@ def find(engine: Engine, guard: int, victim: str) -> list[int]:
 
 def zygotes(engine: Engine) -> list[int]:
     """Return the process that the slots' servers were forked from."""
-    found = engine.pids_of("hwmatrix.target zygote")
-    return [pid for pid in found if parent_of(pid) not in found]
-
-
-def parent_of(pid: int) -> int:
-    seen = process.look(pid)
-    return seen.parent if seen else 0
+    supervisors = engine.pids_of("hwmatrix.supervise")
+    return [z for pid in supervisors for z in engine.children_of(pid, "hwmatrix.target zygote")]
 
 
 def below(pid: int, depth: int) -> list[int]:
