@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from typing import TYPE_CHECKING
 
 from hwmatrix.target.wire import Control, GoneError
@@ -120,16 +121,21 @@ class SlotServer:
         """
         if self._zygote is None:
             return None
-        # An environment may be larger than what a socket takes before anybody reads it.
-        file = self._zygote.with_name(f"{self._zygote.name}.{os.getpid()}.json")
         ours, theirs = socket.socketpair()
         try:
-            with theirs, socket.socket(socket.AF_UNIX) as connection:
-                file.write_text(json.dumps({"env": self._env, "cwd": self._cwd}), encoding="utf-8")
+            # An environment may be larger than what a socket takes before anybody reads it, and
+            # hold secrets: the file has no name.
+            with (
+                theirs,
+                tempfile.TemporaryFile(dir=self._zygote.parent) as file,
+                socket.socket(socket.AF_UNIX) as connection,
+            ):
+                file.write(json.dumps({"env": self._env, "cwd": self._cwd}).encode())
+                file.flush()
                 asked = Control(connection)
                 connection.settimeout(_ASK_S)
                 connection.connect(str(self._zygote))
-                asked.send({"file": str(file)}, [theirs.fileno()])
+                asked.send({"do": "serve"}, [theirs.fileno(), file.fileno()])
         except (OSError, GoneError):
             ours.close()
             return None

@@ -123,17 +123,16 @@ class Zygote:
         asked = Control(connection)
         connection.settimeout(_ASK_S)
         try:
-            messages: list[dict[str, Any]] = []
-            while not messages:
-                received = asked.receive()
-                if received is None:
-                    return
-                messages = received
-            file = Path(messages[0]["file"])
-            wanted = json.loads(file.read_text(encoding="utf-8"))
-            file.unlink()
+            messages: list[dict[str, Any]] | None = []
+            while messages == []:
+                messages = asked.receive()
+            if messages is None:
+                return
             channel = asked.take_descriptor()
             try:
+                with os.fdopen(asked.take_descriptor(), "rb") as file:
+                    file.seek(0)
+                    wanted = json.load(file)
                 if template.fork() == 0:
                     self._become_server(channel, wanted["env"], wanted["cwd"])
             finally:
