@@ -195,6 +195,7 @@ class Supervisor:
 
     # ------------------------------------------------------------ the end
     def _end(self, controller: subprocess.Popen[bytes]) -> int:
+        self._end_zygote()
         swept = process.sweep()
         status = controller.returncode
         reason = runfolder.stop_reason(self._folder)
@@ -216,6 +217,13 @@ class Supervisor:
             said = {"exit_status": exit_status, "reason": reason or ""}
             self._guard.sendall(json.dumps(said).encode())
         return 0
+
+    def _end_zygote(self) -> None:
+        """End it before the sweep, which counts what tests left behind."""
+        if self._zygote is not None:
+            self._zygote.kill()
+            with contextlib.suppress(subprocess.TimeoutExpired):  # the sweep names it then
+                self._zygote.wait(_ORPHAN_S)
 
     def _update_last_failed(self) -> None:
         try:

@@ -100,6 +100,7 @@ def test_one_import_for_all_slots(engine: Engine) -> None:
     check_all_finished(result, *units)
     assert imports(engine) == 1
     assert set(how(result, units).values()) == {"fork"}
+    assert [line["killed"] for line in result.of("RunEnd")] == [0]  # no test left anything
     starts = result.of("UnitStart")
     said = (engine.root / "slots").read_text().splitlines()
     assert set(said) == {f"{start['slot']} {start['pid']}" for start in starts}
