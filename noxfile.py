@@ -41,7 +41,7 @@ def tests(session: nox.Session) -> None:
 
 @nox.session(default=False)
 def torture(session: nox.Session) -> None:
-    """Tests and SIGKILLs that misbehave, each 20 times: 45 minutes on two busy cores.
+    """Tests and SIGKILLs that misbehave, each 20 times: 45 minutes on two cores.
 
     `HWMATRIX_TORTURE` sets another number; pytest's arguments follow `--` (`-n 8` where there are
     more cores, `-k daemon`).

@@ -116,14 +116,12 @@ def slept(root: Path) -> list[Span]:
     return [Span(name, float(began), float(ended)) for name, began, ended in rows]
 
 
-def engine(root: Path, names: Sequence[str], slots: int, preload: str = "") -> list[Span]:
+def engine(root: Path, names: Sequence[str], slots: int) -> list[Span]:
     """Run the files; return how long their processes took."""
     runs = root.parent / "runs"  # shared, as a project's: what one run learnt serves the next
     with tempfile.TemporaryDirectory(dir=runs) as folder:
         run = Path(folder)
-        modules = tuple(name for name in preload.split(",") if name)
-        spec = spec_of(root, run, names, slots=slots, isolation=Isolation.FORK, preload=modules)
-        ending = run_spec(spec)
+        ending = run_spec(spec_of(root, run, names, slots=slots, isolation=Isolation.FORK))
         assert ending.exit_status == 0, ending
         lines = list(journal.read(run))
     began = {x["unit"]: x for x in lines if x["$report_type"] == "UnitStart"}
@@ -163,7 +161,7 @@ def measure(given: argparse.Namespace, root: Path, names: Sequence[str]) -> dict
     slept(root)
     for _ in range(given.repeat):
         started = time.monotonic()
-        processes = engine(root, names, given.slots, given.preload)
+        processes = engine(root, names, given.slots)
         note("engine, wall s", time.monotonic() - started)
         note("engine, own", over_ideal(processes, names, given.slots))
         note("engine, slept", over_ideal(slept(root), names, given.slots))
@@ -182,7 +180,6 @@ def main() -> None:
     parser.add_argument("--files", type=int, default=60)
     parser.add_argument("--slots", type=int, default=2)
     parser.add_argument("--mean", type=float, default=0.5, help="seconds that a file sleeps")
-    parser.add_argument("--preload", default="", help="modules that are imported beforehand")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--repeat", type=int, default=1)
     parser.add_argument("--xdist", action="store_true", help="also xdist's own distributions")
@@ -195,7 +192,7 @@ def main() -> None:
             path.mkdir()
         names = write_files(root, given.files, given.mean, given.seed)
         found = measure(given, root, names)
-    keys = ("files", "slots", "mean", "preload", "seed", "repeat")
+    keys = ("files", "slots", "mean", "seed", "repeat")
     facts = {**{key: getattr(given, key) for key in keys}, "cores": os.cpu_count()}
     medians = {name: round(statistics.median(values), 3) for name, values in found.items()}
     print(json.dumps({**facts, "medians": medians}))

@@ -177,7 +177,7 @@ def send(target: Process, number: int) -> bool:
 
 
 def end_of(pid: int) -> int | None:
-    """Return a descriptor that can be read once child `pid` has ended; None where there is none."""
+    """Return a descriptor that can be read once process `pid` has ended, or None."""
     try:
         return os.pidfd_open(pid)
     except (AttributeError, OSError):

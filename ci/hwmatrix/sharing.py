@@ -71,5 +71,7 @@ def start(
                 pass_fds=(listener.fileno(),),
                 start_new_session=True,
             )
-        except OSError:  # a path of more than 107 bytes, no process left: each slot has its own
+        except OSError as error:  # a path of more than 107 bytes, say, or no process left
+            text = f"each slot imports its packages itself: {path}: {error.strerror or error}\n"
+            os.write(log, text.encode())
             return None

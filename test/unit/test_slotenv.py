@@ -1,9 +1,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from hwmatrix.model import Backend, Device, Plan, RunSpec, Slot, Unit
+from hwmatrix import sharing
+from hwmatrix.model import Backend, Device, Isolation, Plan, RunSpec, Slot, Unit
 from hwmatrix.slotenv import server_env, slot_facts, unit_env
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
 
 UNIT = Unit(
     id="a.py",
@@ -101,3 +108,56 @@ def test_what_all_units_set_alike_is_there_before_they_start() -> None:
     assert "OF_UNIT" not in env
     nothing = replace(SPEC, plan=replace(PLAN, units=()))
     assert server_env(nothing, SLOT, {})["SHARED"] == "slot"
+
+
+# ------------------------------------------------------------ which slots may share an import
+CPU_SLOT = Slot(index=0, devices=DEVICES[:1], env={"OMP_NUM_THREADS": "2"})
+FORKS = replace(SPEC, isolation=Isolation.FORK)
+ENV = {"PATH": "/bin", "HWMATRIX_SLOT": "7"}
+
+
+def slots(**changed: str) -> list[Slot]:
+    """Return two slots as a session makes them for CPUs, the second with `changed` variables."""
+    first = replace(CPU_SLOT, index=0, env={**CPU_SLOT.env, "HWMATRIX_PORT": "20000"})
+    second = replace(CPU_SLOT, index=1, env={**CPU_SLOT.env, "HWMATRIX_PORT": "20050", **changed})
+    return [first, second]
+
+
+def test_slots_that_differ_only_in_what_they_are_told_of_themselves() -> None:
+    common = sharing.common_env(SPEC, slots(), ENV)
+    assert common is not None
+    assert common["PATH"] == "/bin"
+    assert common["OF_SPEC"] == "1"
+    assert common["OF_UNIT"] == "1"
+    assert common["OMP_NUM_THREADS"] == "2"
+    assert common["HWMATRIX_RUN"] == "/run"
+    assert {"HWMATRIX_SLOT", "HWMATRIX_PORT"}.isdisjoint(common)
+
+
+def test_another_value_of_any_other_variable() -> None:
+    assert sharing.common_env(SPEC, slots(ONEAPI_DEVICE_SELECTOR="1"), ENV) is None
+    assert sharing.common_env(SPEC, slots(OMP_NUM_THREADS="1"), ENV) is None
+
+
+def test_a_variable_that_one_slot_takes_away() -> None:
+    first, second = slots()
+    assert sharing.common_env(SPEC, [first, replace(second, unset=("PATH",))], ENV) is None
+
+
+def test_one_slot_or_none() -> None:
+    assert sharing.common_env(SPEC, slots()[:1], ENV) is None
+    assert sharing.common_env(SPEC, [], ENV) is None
+
+
+def test_nothing_is_started_where_nothing_forks(tmp_path: Path) -> None:
+    spawned = replace(UNIT, isolation=Isolation.SPAWN)
+    spec = replace(FORKS, plan=replace(PLAN, units=(spawned,)))
+    assert sharing.start(spec, slots(), ENV, path=tmp_path / "zygote", log=2) is None
+    assert not list(tmp_path.iterdir())
+
+
+def test_path_too_long_for_a_socket(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / ("long" * 40)
+    folder.mkdir()
+    assert sharing.start(FORKS, slots(), ENV, path=folder / "zygote", log=2) is None
+    assert f"each slot imports its packages itself: {folder}/zygote: " in capfd.readouterr().err

@@ -13,6 +13,7 @@ import sys
 import tempfile
 from typing import TYPE_CHECKING
 
+from hwmatrix import process
 from hwmatrix.target.wire import Control, GoneError
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class SlotServer:
         self._env = dict(env)
         self._cwd = cwd
         self._popen: subprocess.Popen[bytes] | None = None
-        self._pidfd: int | None = None
+        self._ending: int | None = None  # can be read once a forked server has ended
         self._control: Control | None = None
         self._up = self._served = False
         self._reason = ""
@@ -52,6 +53,8 @@ class SlotServer:
 
     def control(self, wait_s: float) -> Control | None:
         """Return the channel to a living server; None if it is not up within `wait_s`.
+
+        What a zygote does not give, an interpreter of its own does.
 
         Raises:
             GoneError: it died before it was up; the next call starts another.
@@ -63,18 +66,21 @@ class SlotServer:
         if not self._up and _readable(self._control.fileno(), wait_s):
             messages = self._control.receive()
             if messages is None:
-                self.close()
-                self._zygote = None  # it, or what it forked, is not to be had
-                raise GoneError(_END_OF_FILE)
-            for message in messages:
-                self._take(int(str(message["pid"])))
+                self._gone()
+            for message in messages or ():
+                self._up = self._served = True
+                if self._popen is None:
+                    self._ending = process.end_of(int(message["pid"]))
         return self._control if self._up else None
 
-    def _take(self, pid: int) -> None:
-        self._up = self._served = True
-        if self._popen is None:
-            with contextlib.suppress(OSError):  # a sandbox without the call: it ends by itself
-                self._pidfd = os.pidfd_open(pid)
+    def _gone(self) -> None:
+        """Start another where a zygote failed."""
+        forked = self._popen is None
+        self.close()
+        self._zygote = None
+        if not forked:
+            raise GoneError(_END_OF_FILE)
+        self._start()
 
     def patience_s(self, budget_s: float) -> float:
         """Return how long to wait for a server: what imports may take, or seconds after those."""
@@ -95,7 +101,7 @@ class SlotServer:
     def _ended(self) -> bool:
         if self._popen is not None:
             return self._popen.poll() is not None
-        return self._pidfd is not None and _readable(self._pidfd, 0)
+        return self._ending is not None and _readable(self._ending, 0)
 
     def _start(self) -> None:
         ours = self._ask_zygote()
@@ -165,12 +171,12 @@ class SlotServer:
                 self._popen.kill()
                 self._popen.wait()
             self._popen = None
-        if self._pidfd is not None:
-            if not _readable(self._pidfd, _END_S):
+        if self._ending is not None:
+            if not _readable(self._ending, _END_S):
                 with contextlib.suppress(OSError):
-                    signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
-            os.close(self._pidfd)
-            self._pidfd = None
+                    signal.pidfd_send_signal(self._ending, signal.SIGKILL)
+            os.close(self._ending)
+            self._ending = None
 
 
 def _readable(descriptor: int, wait_s: float) -> bool:

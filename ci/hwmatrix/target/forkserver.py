@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 _MOST_TEMPLATES = 6
 
 
+_PENDING = "it is not known yet"
+
+
 class UnsafeError(Exception):
     """Forking is not possible here; the message says why."""
 
@@ -39,7 +42,7 @@ class ForkServer:
     modules: Sequence[str]
     cwd: str
     worker: int | None = None
-    reason: str = ""  # why nothing can be forked, "" where that is not known
+    reason: str = ""  # why nothing can be forked; _PENDING until the preloaded process tells
     # Its descriptor and pid, where the preloaded process is there already (zygote.py).
     adopted: tuple[int, int] | None = None
     _templates: dict[tuple[object, ...], Template] = field(default_factory=dict)
@@ -59,7 +62,7 @@ class ForkServer:
             with theirs:
                 self._pid = self._spawn(theirs)
         self._control = Control(ours)
-        self.reason = "unknown"
+        self.reason = _PENDING
 
     def _spawn(self, theirs: socket.socket) -> int:
         command = [sys.executable, "-m", "hwmatrix.target", "template"]
@@ -148,7 +151,7 @@ class ForkServer:
 
     def _preloaded(self, end: float) -> Control:
         """Return the channel to the preloaded process once it has imported its modules."""
-        if self._control is not None and self.reason == "unknown":
+        if self._control is not None and self.reason == _PENDING:
             try:
                 (message,) = _wait(self._control, end, self.worker)
                 self.reason = str(message["reason"])

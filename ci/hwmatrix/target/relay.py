@@ -147,6 +147,7 @@ class Relay:
         try:
             self._converse(part, budget_s)
         except GoneError:  # nothing of the part had begun: it need not suffer for the server
+            self._server.close()
             self._converse(part, budget_s, last=True)
 
     def _converse(self, part: Part, budget_s: float, *, last: bool = False) -> None:
@@ -185,17 +186,10 @@ class Relay:
 
     def _send(self, request: Request, events: int) -> Control | None:
         """Return the channel on which `request` went; None if the run is to stop instead."""
-        message = {"do": "run", "request": request.to_plain()}
         try:
-            try:
-                control = self._server_up(request.budget_s)
-                if control is not None:
-                    control.send(message, [events])
-            except GoneError:  # it died since the last unit: this one need not suffer for it
-                self._server.close()
-                control = self._server_up(request.budget_s)
-                if control is not None:
-                    control.send(message, [events])
+            control = self._server_up(request.budget_s)
+            if control is not None:
+                control.send({"do": "run", "request": request.to_plain()}, [events])
         finally:
             os.close(events)
         return control

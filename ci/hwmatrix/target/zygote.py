@@ -26,7 +26,6 @@ import signal
 import socket
 import sys
 import traceback
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -40,8 +39,8 @@ _PASSING = frozenset({errno.EAGAIN, errno.EINTR, errno.ECONNABORTED})  # accept(
 _LIMITS = (resource.RLIMIT_NOFILE, resource.RLIMIT_CORE, resource.RLIMIT_STACK, resource.RLIMIT_AS)
 
 
-def main(argv: list[str]) -> int:
-    """Import the modules, then fork a slot server whenever asked; never return while asked."""
+def main(argv: list[str]) -> NoReturn:
+    """Import the modules, then fork a slot server whenever asked, until the parent has ended."""
     descriptor, parent, *modules = argv
     process.die_with_parent(int(parent))
     template.leave_start_folder()
@@ -61,37 +60,27 @@ def main(argv: list[str]) -> int:
     zygote.end()
 
 
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
-
-
-@dataclass
 class Zygote:
     """Forks servers; remembers how this process was before anything was imported."""
 
-    listener: socket.socket
-    _env: dict[str, str] = field(default_factory=lambda: dict(os.environ))
-    _python: str = sys.executable
-    _umask: int = field(default_factory=_umask)
-    _limits: dict[int, tuple[int, int]] = field(
-        default_factory=lambda: {which: resource.getrlimit(which) for which in _LIMITS}
-    )
-
-    def __post_init__(self) -> None:
-        """Note where it listens, which a package could not change but by closing it."""
-        self._path = Path(self.listener.getsockname())
+    def __init__(self, listener: socket.socket) -> None:
+        self._listener = listener
+        self._path = Path(listener.getsockname())
+        self._env = dict(os.environ)
+        self._python = sys.executable
+        self._umask = os.umask(0)
+        os.umask(self._umask)
+        self._limits = {which: resource.getrlimit(which) for which in _LIMITS}
 
     def serve(self, parent: int) -> None:
         """Answer until the `parent` is gone (where no signal tells), or nobody can ask any more."""
         while os.getppid() == parent:
-            ready, _, _ = select.select([self.listener], [], [], _ROUND_S)
+            ready, _, _ = select.select([self._listener], [], [], _ROUND_S)
             self._reap()
             if not ready:
                 continue
             try:
-                connection, _ = self.listener.accept()
+                connection, _ = self._listener.accept()
             except OSError as error:
                 if error.errno not in _PASSING:
                     raise
@@ -104,11 +93,11 @@ class Zygote:
     def end(self) -> NoReturn:
         """Leave at once, and let nobody wait: whoever asked reads end-of-file."""
         with contextlib.suppress(OSError):
-            self.listener.setblocking(False)
+            self._listener.setblocking(False)
             while True:
-                self.listener.accept()[0].close()
+                self._listener.accept()[0].close()
         with contextlib.suppress(OSError):
-            self.listener.shutdown(socket.SHUT_RDWR)  # a process of a package may hold a copy
+            self._listener.shutdown(socket.SHUT_RDWR)  # a process of a package may hold a copy
         with contextlib.suppress(OSError, ValueError):
             sys.stderr.flush()
         os._exit(1)
@@ -170,7 +159,7 @@ class Zygote:
         try:
             process.die_with_parent(parent)
             os.setsid()
-            self.listener.close()
+            self._listener.close()
             os.environ.update({n: v for n, v in env.items() if self._env.get(n) != v})
             template.serve(Control(theirs), ())
         except BaseException:  # noqa: BLE001 - printed: above here is the zygote's own loop

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+import threading
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
 CORE = str(Path(hwmatrix.__file__).parents[1])
+BURST_S = 0.005
 MARKER = "ENGINE_TEST_RUN"
 
 GUARD = """
@@ -39,12 +41,41 @@ print(json.dumps(asdict(supervise.run(spec, env=dict(os.environ)))), flush=True)
 """
 
 
+class Meter:
+    """How much longer than on an idle machine things took meanwhile, by short bursts of work."""
+
+    def __init__(self) -> None:
+        self._took_s: list[float] = []
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._measure, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _measure(self) -> None:
+        while not self._over.wait(0.2):
+            began, worked = time.monotonic(), time.thread_time()
+            while time.thread_time() - worked < BURST_S:
+                pass
+            self._took_s.append(time.monotonic() - began)
+
+    def allowed_s(self, idle_s: float) -> float:
+        """What may take `idle_s` on an idle machine may take so long on this one."""
+        took = self._took_s or [BURST_S]
+        return idle_s * max(1.0, sum(took) / len(took) / BURST_S) + max(took)
+
+
 @dataclass(frozen=True)
 class Result:
-    """What a run left: its ending and its journal."""
+    """What a run left: its ending and its journal; and how busy the machine was until its end."""
 
     ending: Mapping[str, Any]
     lines: list[Mapping[str, Any]]
+    meter: Meter
 
     def of(self, kind: str, unit: str = "") -> list[Mapping[str, Any]]:
         return [
@@ -176,14 +207,19 @@ class Engine:
 
     def finish(self, guard: subprocess.Popen[str], *, timeout_s: float = PATIENCE_S) -> Result:
         """Wait for the guard, and for the last process of the run; return what is left."""
-        output, _ = guard.communicate(timeout=timeout_s)
+        meter = Meter()
+        meter.start()
+        try:
+            output, _ = guard.communicate(timeout=timeout_s)
+        finally:
+            meter.stop()
         ending = json.loads(output.splitlines()[-1]) if guard.returncode == 0 else {}
         assert guard.returncode <= 0, output
         for path in (self.folder / "pytest.log", self.folder / "supervisor.log"):
             # Neither is there when the guard was killed at once.
             print(f"--- {path.name}", path.read_text() if path.exists() else "(none)", sep="\n")
         self.wait_until(lambda: not self.processes(), "a process outlived the run")
-        return Result(ending=ending, lines=self.lines())
+        return Result(ending=ending, lines=self.lines(), meter=meter)
 
     def run(self, *units: Unit | str, **changes: Any) -> Result:
         return self.finish(self.start(self.spec(*units, **changes)))
